@@ -1,0 +1,57 @@
+{
+  "variables": {
+    # A gypi file would be another place to look; the CMake build lists the same files.
+    "engine_sources": [
+      "native/allocators/glibc.cc",
+      "native/allocators/jemalloc.cc",
+      "native/allocators/registry.cc",
+      "native/callsites/elf_image.cc",
+      "native/callsites/image_table.cc",
+      "native/callsites/patcher.cc",
+      "native/callsites/provider.cc",
+      "native/callsites/slot_writer.cc",
+      "native/callsites/wrappers.cc",
+      "native/engine/engine.cc",
+      "native/engine/heaps.cc",
+      "native/os/linux.cc",
+      "native/watch/rescanner.cc"
+    ]
+  },
+  "targets": [
+    {
+      "target_name": "oom_guard",
+      "conditions": [
+        ["OS=='linux'", {
+          "sources": ["native/addon.cc", "<@(engine_sources)"],
+          "include_dirs": ["native", "<!(node -p \"require('node-addon-api').include_dir\")"],
+          "defines": [
+            "NAPI_VERSION=8",
+            "NAPI_DISABLE_CPP_EXCEPTIONS",
+            "NODE_ADDON_API_DISABLE_DEPRECATED",
+            "NODE_API_NO_EXTERNAL_BUFFERS_ALLOWED",
+            "_GNU_SOURCE"
+          ],
+          "cflags_cc": [
+            "-std=c++17",
+            "-O2",
+            "-fno-exceptions",
+            "-fno-rtti",
+            "-fasynchronous-unwind-tables",
+            "-fvisibility=hidden",
+            "-Wall",
+            "-Wextra",
+            "-fno-builtin-malloc",
+            "-fno-builtin-calloc",
+            "-fno-builtin-realloc",
+            "-fno-builtin-free"
+          ],
+          "cflags_cc!": ["-fexceptions", "-frtti", "-O3"],
+          "ldflags": ["-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-z,relro"]
+        }, {
+          # Elsewhere the package works without the addon and says so.
+          "type": "none"
+        }]
+      ]
+    }
+  ]
+}

@@ -1,0 +1,99 @@
+/** The demo's child process: one job, with or without the guard, telling its parent how it goes. */
+import { createMemoryGuard, liveBytes, type MemoryGuard, startCounting } from '../../index';
+import { holdAsObjects, holdInBuffers } from './held-rows';
+import type { JobMessage, JobSpec } from './protocol';
+import { type Gate, openGate, type Progress, type Sorted, sortLineitem } from './sort-job';
+import { startThumbnails } from './thumbnails';
+
+/** How often the parent hears from us, milliseconds. */
+const samplePeriod = 50;
+
+async function main(spec: JobSpec): Promise<void> {
+  // Nobody to report to, nobody to clean up after us: a job without its parent is over.
+  process.once('disconnect', () => process.exit(1));
+  startCounting();
+  const guard =
+    spec.guardLimit === null
+      ? undefined
+      : createMemoryGuard({ limit: spec.guardLimit, mode: 'enforce' });
+  const progress: Progress = { rows: 0, phase: 'reading', spilled: 0 };
+  const sample = sampler(progress, guard);
+  const timer = setInterval(sample, samplePeriod);
+  const thumbnails = await startThumbnails();
+  try {
+    const sorted = await withDuckDB(spec, progress, guard);
+    await thumbnails.stop();
+    sample();
+    send({ type: 'result', ...sorted, thumbnails: thumbnails.count });
+  } finally {
+    clearInterval(timer);
+    await thumbnails.stop();
+    guard?.close();
+  }
+}
+
+async function withDuckDB(
+  spec: JobSpec,
+  progress: Progress,
+  guard: MemoryGuard | undefined,
+): Promise<Sorted> {
+  const { DuckDBInstance } = await import('@duckdb/node-api');
+  const instance = await DuckDBInstance.create(':memory:', {
+    threads: '2',
+    memory_limit: '100MB',
+    temp_directory: spec.spillDirectory,
+    // The job sorts anyway.
+    preserve_insertion_order: 'false',
+  });
+  const connection = await instance.connect();
+  const run = (gate: Gate) =>
+    sortLineitem(
+      connection,
+      spec.file,
+      spec.spillDirectory,
+      spec.kind === 'buffers' ? holdInBuffers() : holdAsObjects(),
+      gate,
+      progress,
+    );
+  try {
+    if (!guard) return await run(openGate);
+    return await guard.run('sort lineitem', (task) =>
+      run({
+        batches: (source) => task.batches(source),
+        reserve: (name, where, spill) =>
+          task.reserve(name, spill ? { in: where, spill } : { in: where }),
+      }),
+    );
+  } finally {
+    connection.closeSync();
+    instance.closeSync();
+  }
+}
+
+function sampler(progress: Progress, guard: MemoryGuard | undefined): () => void {
+  const began = performance.now();
+  return () => {
+    const { rss, heapUsed } = process.memoryUsage();
+    send({
+      type: 'sample',
+      at: performance.now() - began,
+      live: liveBytes(),
+      heap: heapUsed,
+      rss,
+      refusals: guard?.stats().refusals ?? 0,
+      ...progress,
+    });
+  };
+}
+
+function send(message: JobMessage): void {
+  process.send?.(message);
+}
+
+main(JSON.parse(process.argv[2] ?? 'null') as JobSpec).then(
+  () => process.disconnect?.(),
+  (error: unknown) => {
+    console.error(error);
+    process.exit(1);
+  },
+);

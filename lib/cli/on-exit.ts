@@ -1,0 +1,51 @@
+/**
+ * Runs clean-up work however this process ends short of SIGKILL: by itself, or interrupted.
+ * A signal's default action skips `exit` listeners, so both have to be watched.
+ */
+
+const signals: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+const pending = new Set<() => void>();
+
+/**
+ * Calls `cleanup` (synchronous, at most once) when the process exits or is interrupted.
+ * Returns a function that takes it back; a process with nothing left to clean has no listeners.
+ */
+export function onExit(cleanup: () => void): () => void {
+  // A wrapper of its own for every registration, so that one function can be registered twice.
+  const entry = () => cleanup();
+  if (pending.size === 0) listen();
+  pending.add(entry);
+  return () => {
+    if (pending.delete(entry) && pending.size === 0) unlisten();
+  };
+}
+
+function listen(): void {
+  process.on('exit', runAll);
+  for (const signal of signals) process.on(signal, interrupted);
+}
+
+function unlisten(): void {
+  process.off('exit', runAll);
+  for (const signal of signals) process.off(signal, interrupted);
+}
+
+/** Latest first: what was made last may lie inside what was made before. */
+function runAll(): void {
+  for (const cleanup of [...pending].reverse()) {
+    pending.delete(cleanup);
+    try {
+      cleanup();
+    } catch {
+      // The process is ending: the other clean-ups matter more than this one's complaint.
+    }
+  }
+}
+
+function interrupted(signal: NodeJS.Signals): void {
+  runAll();
+  unlisten();
+  // With our listener gone the signal ends the process as it would have without us, unless the
+  // application listens for it too and has plans of its own.
+  if (process.listenerCount(signal) === 0) process.kill(process.pid, signal);
+}

@@ -1,0 +1,96 @@
+import type { ContainerReading } from '../counting/readings';
+import { parseSize, type Size } from '../sizes';
+
+const MIB = 2 ** 20;
+const DEFAULT_MARGIN_RATIO = 0.1;
+const DEFAULT_MARGIN_MIN = 16 * MIB;
+const DEFAULT_MARGIN_MAX = 256 * MIB;
+
+/** Options of {@link ContainerHeadroom}. */
+export interface ContainerHeadroomOptions {
+  read: () => ContainerReading | undefined;
+  /** Bytes, text, a percentage of the container's limit, or 0. */
+  margin?: Size | undefined;
+  /** How old a reading may be that says yes, ms. */
+  maxAgeMs: number;
+}
+
+/**
+ * Whether the container has room. The kernel's figure takes a file to read, so a recent reading may
+ * say yes; it never says no, that takes a fresh one.
+ */
+export class ContainerHeadroom {
+  readonly #read: () => ContainerReading | undefined;
+  readonly #margin: Size | undefined;
+  readonly #maxAgeMs: number;
+  #readAt = Number.NEGATIVE_INFINITY;
+  #anon = 0;
+  #limit = Number.POSITIVE_INFINITY;
+  #containerLimit: number | undefined;
+  /** Bytes let in since the reading that existed already, so that it may have missed them. */
+  #unseen = 0;
+
+  /** @throws ArgumentTypeError or ArgumentRangeError `ERR_OOM_GUARD_INVALID_SIZE` for the margin */
+  constructor({ read, margin, maxAgeMs }: ContainerHeadroomOptions) {
+    this.#read = read;
+    this.#margin = margin;
+    this.#maxAgeMs = maxAgeMs;
+    marginOf(margin, MIB);
+  }
+
+  /** What may be charged at most, bytes; infinite without a container limit. As last read. */
+  get limit(): number {
+    return this.#limit;
+  }
+
+  /** Anonymous bytes charged, as last read. */
+  get anon(): number {
+    return this.#anon;
+  }
+
+  /** Reads now. */
+  refresh(now: number): void {
+    const reading = this.#read();
+    this.#readAt = now;
+    this.#unseen = 0;
+    this.#anon = reading?.anon ?? 0;
+    if (reading?.limit !== this.#containerLimit) {
+      this.#containerLimit = reading?.limit;
+      this.#limit =
+        reading?.limit === undefined
+          ? Number.POSITIVE_INFINITY
+          : Math.max(0, reading.limit - marginOf(this.#margin, reading.limit));
+    }
+  }
+
+  /** Whether `needed` bytes have room beside what is charged and pending. */
+  allows(needed: number, alreadyAllocated: number, pending: number, now: number): boolean {
+    const total = pending + needed;
+    if (
+      now - this.#readAt <= this.#maxAgeMs &&
+      this.#anon + this.#unseen + alreadyAllocated + total <= this.#limit
+    ) {
+      return true;
+    }
+    this.refresh(now);
+    return this.#anon + total <= this.#limit;
+  }
+
+  /** Bytes that exist were let in. */
+  admitted(alreadyAllocated: number): void {
+    this.#unseen += alreadyAllocated;
+  }
+}
+
+function marginOf(margin: Size | undefined, limit: number): number {
+  if (margin === undefined) {
+    const share = Math.floor(limit * DEFAULT_MARGIN_RATIO);
+    // Half is left even in the smallest container.
+    return Math.min(
+      Math.max(share, DEFAULT_MARGIN_MIN),
+      DEFAULT_MARGIN_MAX,
+      Math.floor(limit / 2),
+    );
+  }
+  return margin === 0 ? 0 : parseSize(margin, { name: 'containerMargin', percentOf: limit });
+}

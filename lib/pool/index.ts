@@ -1,0 +1,16 @@
+export type { ConsumerSummary, RefusalSource, ResourcesExhaustedDetails } from '../errors';
+export { findResourcesExhausted, isResourcesExhausted, ResourcesExhaustedError } from '../errors';
+export { ConsumerAccount, ConsumerRegistry } from './consumer-registry';
+export { GreedyMemoryPool } from './greedy-memory-pool';
+export type { GrowOptions, GrowRequest, GrowVerdict } from './grow-request';
+export type { MemoryConsumerOptions, MemoryLocation, SpillCallback } from './memory-consumer';
+export { MemoryConsumer } from './memory-consumer';
+export type { MemoryLimit } from './memory-limit';
+export type { MemoryPoolOptions, RefusalFigures } from './memory-pool';
+export { MemoryPool } from './memory-pool';
+export { MemoryReservation } from './memory-reservation';
+export type { PoolObserver, SpillReport } from './pool-observer';
+export type { RealUsagePoolOptions } from './real-usage-pool';
+export { RealUsagePool } from './real-usage-pool';
+export type { Reclaimer, ReclaimOptions, ReclaimOutcome } from './reclaimer';
+export { UnboundedMemoryPool } from './unbounded-memory-pool';

@@ -1,0 +1,26 @@
+/** How a pool asks for a reclaim. */
+export interface ReclaimOptions {
+  /**
+   * What to do when the last run is too recent: `'skip'` (default) does nothing and says so,
+   * `'wait'` waits until the next run may start, `'run'` runs at once.
+   *
+   * With `'wait'` and `'run'` the report is of a run that began after the call (or after `since`).
+   */
+  whenLimited?: 'skip' | 'wait' | 'run' | undefined;
+  /** With `'wait'`: a run that began later than this is recent enough to be shared, ms. */
+  since?: number | undefined;
+}
+
+/** What a pool needs to know of a reclaim. */
+export interface ReclaimOutcome {
+  /** Nothing was done because the last run is too recent. */
+  readonly suppressed: boolean;
+}
+
+/** Gives back what nobody uses. A pool is handed one; it never fetches it. */
+export interface Reclaimer {
+  /** Makes the allocators give what was freed back to the kernel. */
+  releaseSlack(options?: ReclaimOptions): Promise<ReclaimOutcome>;
+  /** Collects garbage and lets finalizers run. */
+  collectGarbage(options?: ReclaimOptions): Promise<ReclaimOutcome>;
+}

@@ -1,0 +1,194 @@
+// JavaScript <-> native: argument checks and conversion, nothing else.
+#include <napi.h>
+
+#include "counter/shards.h"
+#include "engine/engine.h"
+#include "os/os.h"
+
+namespace {
+
+using oom_guard::EngineAllocator;
+using oom_guard::EngineApi;
+using oom_guard::EngineImage;
+
+// One per environment (the main thread and each Worker that loads the package).
+struct Environment {
+  const EngineApi* engine;
+  int32_t heap_slot;
+
+  explicit Environment(const EngineApi* found) : engine(found), heap_slot(-1) {}
+  ~Environment() { engine->heap_release(heap_slot); }
+};
+
+const EngineApi& engine_of(const Napi::CallbackInfo& info) {
+  return *info.Env().GetInstanceData<Environment>()->engine;
+}
+
+constexpr const char* kMechanisms[] = {"none", "callsites", "hooks", "stats", "pages"};
+
+double clamp_to_zero(int64_t bytes) { return bytes > 0 ? static_cast<double>(bytes) : 0; }
+
+void Start(const Napi::CallbackInfo& info) {
+  engine_of(info).start(info[0].ToBoolean());
+  auto* environment = info.Env().GetInstanceData<Environment>();
+  if (environment->heap_slot < 0) environment->heap_slot = environment->engine->heap_acquire();
+}
+
+void Rescan(const Napi::CallbackInfo& info) { engine_of(info).rescan(); }
+
+Napi::Value Live(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), static_cast<double>(engine_of(info).live()));
+}
+
+// Publishes the caller's heap and returns live bytes plus every published heap.
+Napi::Value Usage(const Napi::CallbackInfo& info) {
+  auto* environment = info.Env().GetInstanceData<Environment>();
+  const EngineApi& engine = *environment->engine;
+  double used = info[0].As<Napi::Number>().DoubleValue();
+  double heaps = used;
+  if (environment->heap_slot >= 0) {
+    engine.heap_publish(environment->heap_slot, static_cast<uint64_t>(used));
+    heaps = static_cast<double>(engine.heap_sum());
+  }
+  return Napi::Number::New(info.Env(), clamp_to_zero(engine.live()) + heaps);
+}
+
+Napi::Value HeapCount(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), engine_of(info).heap_count());
+}
+
+Napi::Value Allocators(const Napi::CallbackInfo& info) {
+  Napi::Env env = info.Env();
+  const EngineApi& engine = engine_of(info);
+  uint32_t count = engine.allocator_count();
+  Napi::Array list = Napi::Array::New(env, count);
+  for (uint32_t i = 0; i < count; ++i) {
+    EngineAllocator from;
+    engine.allocator(i, &from);
+    Napi::Object to = Napi::Object::New(env);
+    to["id"] = Napi::Number::New(env, i);
+    to["name"] = Napi::String::New(env, from.name);
+    to["owner"] = Napi::String::New(env, from.owner);
+    to["mechanism"] = Napi::String::New(env, kMechanisms[from.mechanism]);
+    to["baseline"] = Napi::Number::New(env, static_cast<double>(from.baseline));
+    to["baselineKnown"] = Napi::Boolean::New(env, from.baseline_known);
+    to["allocated"] = Napi::Number::New(env, static_cast<double>(from.allocated));
+    to["freed"] = Napi::Number::New(env, static_cast<double>(from.freed));
+    to["live"] = Napi::Number::New(
+        env, static_cast<double>(from.baseline + static_cast<int64_t>(from.allocated - from.freed)));
+    to["note"] = Napi::String::New(env, from.note);
+    list[i] = to;
+  }
+  return list;
+}
+
+// What an allocator's own statistics say is in use, bytes; undefined when it has none.
+Napi::Value InUse(const Napi::CallbackInfo& info) {
+  uint64_t bytes = 0;
+  if (!engine_of(info).in_use(info[0].As<Napi::Number>().Uint32Value(), &bytes)) {
+    return info.Env().Undefined();
+  }
+  return Napi::Number::New(info.Env(), static_cast<double>(bytes));
+}
+
+// [allocated, freed] per shard.
+Napi::Value Shards(const Napi::CallbackInfo& info) {
+  Napi::Float64Array out = Napi::Float64Array::New(info.Env(), oom_guard::kShardCount * 2);
+  for (uint32_t i = 0; i < oom_guard::kShardCount; ++i) {
+    uint64_t allocated, freed;
+    engine_of(info).shard(i, &allocated, &freed);
+    out[i * 2] = static_cast<double>(allocated);
+    out[i * 2 + 1] = static_cast<double>(freed);
+  }
+  return out;
+}
+
+Napi::Value Images(const Napi::CallbackInfo& info) {
+  struct Visit {
+    Napi::Env env;
+    Napi::Array list;
+    uint32_t size;
+  } visit = {info.Env(), Napi::Array::New(info.Env()), 0};
+  engine_of(info).each_image(
+      [](void* opaque, const EngineImage& image) {
+        auto* to = static_cast<Visit*>(opaque);
+        Napi::Object object = Napi::Object::New(to->env);
+        object["path"] = Napi::String::New(to->env, image.path);
+        object["note"] = Napi::String::New(to->env, image.note);
+        object["patched"] = Napi::Number::New(to->env, image.patched);
+        Napi::Array skipped = Napi::Array::New(to->env, image.skipped_stored);
+        for (uint32_t i = 0; i < image.skipped_stored; ++i) {
+          Napi::Object slot = Napi::Object::New(to->env);
+          slot["name"] = Napi::String::New(to->env, image.skipped[i].name);
+          slot["reason"] = Napi::String::New(to->env, image.skipped[i].reason);
+          skipped[i] = slot;
+        }
+        object["skipped"] = skipped;
+        to->list[to->size++] = object;
+      },
+      &visit);
+  return visit.list;
+}
+
+// Fills a Float64Array of four with total, anon, file, shared; false when the OS does not tell.
+Napi::Value Rss(const Napi::CallbackInfo& info) {
+  Napi::Float64Array out = info[0].As<Napi::Float64Array>();
+  oom_guard::os::Rss rss;
+  if (out.ElementLength() < 4 || !oom_guard::os::read_rss(&rss)) {
+    return Napi::Boolean::New(info.Env(), false);
+  }
+  out[0] = static_cast<double>(rss.total);
+  out[1] = static_cast<double>(rss.anon);
+  out[2] = static_cast<double>(rss.file);
+  out[3] = static_cast<double>(rss.shared);
+  return Napi::Boolean::New(info.Env(), true);
+}
+
+class ReleaseWorker : public Napi::AsyncWorker {
+ public:
+  ReleaseWorker(Napi::Env env, const EngineApi* engine)
+      : Napi::AsyncWorker(env, "oom-guard:release"), engine_(engine), deferred_(env) {}
+  Napi::Promise promise() const { return deferred_.Promise(); }
+  void Execute() override { engine_->release_free_memory(); }
+  void OnOK() override { deferred_.Resolve(Env().Undefined()); }
+  void OnError(const Napi::Error& error) override { deferred_.Reject(error.Value()); }
+
+ private:
+  const EngineApi* engine_;
+  Napi::Promise::Deferred deferred_;
+};
+
+Napi::Value ReleaseFreeMemory(const Napi::CallbackInfo& info) {
+  auto* worker = new ReleaseWorker(info.Env(), &engine_of(info));
+  Napi::Promise promise = worker->promise();
+  worker->Queue();
+  return promise;
+}
+
+Napi::Object Init(Napi::Env env, Napi::Object exports) {
+  const EngineApi* engine = oom_guard::find_engine();
+  if (engine == nullptr) {
+    Napi::Error::New(env, "another, incompatible version of oom-guard counts in this process")
+        .ThrowAsJavaScriptException();
+    return exports;
+  }
+  env.SetInstanceData(new Environment(engine));
+  exports["start"] = Napi::Function::New<Start>(env, "start");
+  exports["rescan"] = Napi::Function::New<Rescan>(env, "rescan");
+  exports["live"] = Napi::Function::New<Live>(env, "live");
+  exports["usage"] = Napi::Function::New<Usage>(env, "usage");
+  exports["heapCount"] = Napi::Function::New<HeapCount>(env, "heapCount");
+  exports["allocators"] = Napi::Function::New<Allocators>(env, "allocators");
+  exports["inUse"] = Napi::Function::New<InUse>(env, "inUse");
+  exports["shards"] = Napi::Function::New<Shards>(env, "shards");
+  exports["images"] = Napi::Function::New<Images>(env, "images");
+  exports["rss"] = Napi::Function::New<Rss>(env, "rss");
+  exports["releaseFreeMemory"] = Napi::Function::New<ReleaseFreeMemory>(env, "releaseFreeMemory");
+  exports["pageSize"] = Napi::Number::New(env, static_cast<double>(oom_guard::os::page_size()));
+  exports["shardCount"] = Napi::Number::New(env, oom_guard::kShardCount);
+  return exports;
+}
+
+}  // namespace
+
+NODE_API_MODULE(oom_guard, Init)

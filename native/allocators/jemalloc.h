@@ -1,0 +1,39 @@
+// Any jemalloc in the process, preloaded or inside a module, under whatever prefix.
+#pragma once
+
+#include "allocators/allocator.h"
+#include "callsites/elf_image.h"
+
+namespace oom_guard {
+
+class Jemalloc {
+ public:
+  // The n-th jemalloc that an image exports (n counts found ones from 0); false when there is none.
+  // More than one name may lead to the same jemalloc.
+  static bool find(const ElfImage& image, Jemalloc* out);
+
+  // What stands before `mallctl`: "", "je_", "duckdb_je_" ...
+  const char* prefix() const { return prefix_; }
+
+  // Counts into `allocator` through experimental.hooks.install, which exists in 5.2.0 to 5.3.1.
+  // False when it is missing, refused, or all four hook slots are taken; *why then says which.
+  // Hooks are never removed: removal does not wait for calls in flight.
+  bool install_hooks(Allocator* allocator, const char** why);
+
+  // Bytes the application holds: stats.allocated less what lies in thread caches and what jemalloc
+  // uses for itself. Takes arena locks; 10 to 20 microseconds and, seen in the wild, over a second.
+  bool in_use(uint64_t* bytes) const;
+
+  // Gives dirty pages of all arenas back to the kernel.
+  void purge() const;
+
+ private:
+  using Mallctl = int (*)(const char*, void*, size_t*, void*, size_t);
+
+  static constexpr size_t kMaxPrefix = 32;
+  char prefix_[kMaxPrefix] = "";
+  Mallctl mallctl_ = nullptr;
+  size_t (*usable_size_)(void*) = nullptr;
+};
+
+}  // namespace oom_guard

@@ -1,0 +1,73 @@
+// Finds the allocators of this process, chooses one mechanism for each, and keeps up with images
+// that are loaded later. Process-wide, never torn down.
+#pragma once
+
+#include <pthread.h>
+
+#include "allocators/allocator.h"
+#include "allocators/glibc.h"
+#include "allocators/jemalloc.h"
+#include "callsites/image_table.h"
+#include "callsites/patcher.h"
+#include "callsites/provider.h"
+
+namespace oom_guard {
+
+struct RegistryOptions {
+  bool patch = true;  // false: no import slot is written
+};
+
+class Registry {
+ public:
+  static constexpr unsigned kMaxAllocators = 16;
+
+  // Starts counting. Idempotent: the options of the first call stand.
+  void start(const RegistryOptions& options);
+  bool started() const { return started_.load(std::memory_order_acquire); }
+
+  // Patches images that were loaded since the last time. Nearly free when there are none. May wait
+  // for a load that is going on, so never called from the sampling thread.
+  void rescan();
+
+  // Bytes handed out and not given back, over all counted allocators. May be below zero for what
+  // was allocated uncounted and freed counted.
+  int64_t live() const;
+
+  unsigned allocator_count() const { return allocator_count_.load(std::memory_order_acquire); }
+  const Allocator& allocator(unsigned i) const { return allocators_[i]; }
+  // What allocator i itself says is in use now, bytes; false when it has no statistics. Takes the
+  // allocator's locks.
+  bool in_use(unsigned i, uint64_t* bytes) const;
+
+  // Gives freed memory back to the kernel: trims glibc, purges every jemalloc. Milliseconds.
+  void release_free_memory() const;
+
+  // Calls `visit` for each loaded image, under the registry's lock.
+  void each_image(void (*visit)(void*, const ImageRecord&), void* context);
+
+ private:
+  void start_process_malloc(bool patch);
+  void visit_images();
+  void adopt_jemalloc(const ImageRecord& record, const ElfImage& image, ImageHold* hold);
+  Allocator* add_allocator(const char* name, const char* owner);
+  bool is_provider(const ImageRecord& record) const {
+    return provider_.dynamic != 0 && record.dynamic == provider_.dynamic;
+  }
+  void publish_allocator() { allocator_count_.fetch_add(1, std::memory_order_release); }
+
+  pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
+  std::atomic<bool> started_{false};
+  std::atomic<bool> recheck_{false};
+  bool callsites_ = false;  // the process malloc is counted at its call sites
+  ImageTable images_;
+  Provider provider_;
+  Patcher patcher_;
+  Glibc glibc_;
+  bool (*tcmalloc_property_)(const char*, size_t*) = nullptr;
+  std::atomic<unsigned> allocator_count_{0};
+  Allocator allocators_[kMaxAllocators];
+  Jemalloc jemallocs_[kMaxAllocators];  // by allocator; unused where it is none
+  bool is_jemalloc_[kMaxAllocators] = {};
+};
+
+}  // namespace oom_guard

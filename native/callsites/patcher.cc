@@ -1,0 +1,369 @@
+#include "callsites/patcher.h"
+
+#include <cstring>
+
+#include "callsites/slot_writer.h"
+
+namespace oom_guard {
+namespace {
+
+// The names of the family in one image's symbol table. One name may stand there twice (versions).
+struct FamilySymbols {
+  struct Entry {
+    uint32_t symbol;
+    Fn fn;
+  };
+  static constexpr unsigned kMax = 2 * kFnCount;
+  Entry entries[kMax];
+  unsigned size = 0;
+
+  void add(uint32_t symbol, unsigned fn) {
+    if (size < kMax) entries[size++] = {symbol, static_cast<Fn>(fn)};
+  }
+  const Entry* find(uint32_t symbol) const {
+    for (unsigned i = 0; i < size; ++i) {
+      if (entries[i].symbol == symbol) return &entries[i];
+    }
+    return nullptr;
+  }
+};
+
+bool may_be_family(const char* name) {
+  switch (name[0]) {
+    case 'a':
+    case 'c':
+    case 'f':
+    case 'm':
+    case 'p':
+    case 'r':
+    case 'v':
+      return true;
+    case '_':
+      return name[1] == 'Z' && (name[2] == 'n' || name[2] == 'd');
+    default:
+      return false;
+  }
+}
+
+void collect_family(const ElfImage& image, FamilySymbols* out) {
+  for (uint32_t i = 1; i < image.first_hashed_symbol(); ++i) {
+    const ElfW(Sym)* symbol = image.symbol(i);
+    if (symbol == nullptr) return;
+    const char* name = image.symbol_name(*symbol);
+    if (!may_be_family(name)) continue;
+    for (unsigned fn = 0; fn < kFnCount; ++fn) {
+      if (strcmp(name, kFnNames[fn]) == 0) out->add(i, fn);
+    }
+  }
+  const ElfW(Sym)* first = image.symbol(0);
+  for (unsigned fn = 0; fn < kFnCount; ++fn) {
+    const ElfW(Sym)* defined = image.find_defined_symbol(kFnNames[fn]);
+    if (defined != nullptr) out->add(static_cast<uint32_t>(defined - first), fn);
+  }
+}
+
+const char* base_name(const char* path) {
+  const char* slash = strrchr(path, '/');
+  return slash != nullptr ? slash + 1 : path;
+}
+
+bool parse(const ImageRecord& record, ElfImage* image) {
+  return image->parse(record.base, record.phdr, record.phdr_count) == ImageError::kNone;
+}
+
+// The loaded image that satisfies a DT_NEEDED entry, as the loader matches them: by path or soname.
+int find_needed(const ImageTable& images, const char* needed) {
+  for (unsigned i = 0; i < images.size(); ++i) {
+    if (strcmp(base_name(images[i].path), needed) == 0 || strcmp(images[i].path, needed) == 0) {
+      return static_cast<int>(i);
+    }
+  }
+  for (unsigned i = 0; i < images.size(); ++i) {
+    if (strcmp(images[i].soname, needed) == 0) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+}  // namespace
+
+// What is found out about one image while its slots are looked at.
+struct Patcher::Context {
+  const ImageTable& images;
+  const ImageRecord& record;
+  const ElfImage& image;
+  enum class Stub : uint8_t { kUnknown, kSafe, kUnsafe } stub = Stub::kUnknown;
+};
+
+bool Patcher::prepare(ImageTable* images, const Provider& provider, Shards* shards) {
+  provider_ = &provider;
+  if (provider.problem[0] != '\0') {
+    problem_ = provider.problem;
+    return false;
+  }
+  publish_originals(provider.original, provider.usable_size, shards);
+  sizer_ = provider.is_libc && glibc_header_agrees() ? Sizer::kGlibcHeader : Sizer::kUsableSize;
+
+  const WrapperSet& counting = counting_wrappers(sizer_);
+  for (unsigned fn = 0; fn < kFnCount; ++fn) {
+    target_[fn] = provider.original[fn] != nullptr ? counting.fn[fn] : nullptr;
+  }
+  if (provider.is_libc) learn_nesting(images);
+
+  // Node 26: ld.so frees through the executable's stub, but its allocations never pass one.
+  const uintptr_t* stub = provider.executable_stub;
+  if (stub[index_of(Fn::free)] != 0 && stub[index_of(Fn::malloc)] == 0 &&
+      stub[index_of(Fn::calloc)] == 0) {
+    for (unsigned i = 0; i < images->size(); ++i) {
+      const ImageRecord& record = (*images)[i];
+      ElfImage loader;
+      if (record.role != ImageRole::kLoader || !parse(record, &loader)) continue;
+      executable_free_ = free_unless_loader(sizer_, loader.start(), loader.end());
+    }
+  }
+  return true;
+}
+
+bool Patcher::glibc_header_agrees() const {
+  auto* allocate = reinterpret_cast<void* (*)(size_t)>(provider_->address(Fn::malloc));
+  auto* align = reinterpret_cast<void* (*)(size_t, size_t)>(provider_->address(Fn::memalign));
+  auto* release = reinterpret_cast<void (*)(void*)>(provider_->address(Fn::free));
+  if (align == nullptr) return false;
+  constexpr size_t kSizes[] = {0, 1, 24, 25, 100, 1000, 4096, 70000, 4u << 20};
+  constexpr size_t kAlignments[] = {0, 64, 4096};
+  for (size_t size : kSizes) {
+    for (size_t alignment : kAlignments) {
+      void* block = alignment == 0 ? allocate(size) : align(alignment, size);
+      if (block == nullptr) return false;
+      size_t header = static_cast<size_t*>(block)[-1];
+      bool mapped = (header & 2) != 0;
+      size_t usable = (header & ~static_cast<size_t>(7)) - (mapped ? 16 : 8);
+      bool agrees = usable == provider_->usable_size(block);
+      release(block);
+      if (!agrees) return false;
+    }
+  }
+  return true;
+}
+
+void Patcher::learn_nesting(ImageTable* images) {
+  for (unsigned i = 0; i < images->size(); ++i) {
+    ImageRecord& record = (*images)[i];
+    ElfImage image;
+    if (record.role != ImageRole::kLibc || !parse(record, &image)) continue;
+    AnyFn final_target[kFnCount];
+    memcpy(final_target, target_, sizeof(target_));
+    const WrapperSet& probes = probing_wrappers();
+    for (unsigned fn = 0; fn < kFnCount; ++fn) {
+      target_[fn] = provider_->original[fn] != nullptr ? probes.fn[fn] : nullptr;
+    }
+    probing_ = true;
+    patch_with(*images, &record, image);
+    for (unsigned fn = 0; fn < kFnCount; ++fn) {
+      if (final_target[fn] != nullptr && booked_inside(static_cast<Fn>(fn))) {
+        final_target[fn] = nullptr;
+      }
+    }
+    probing_ = false;
+    memcpy(target_, final_target, sizeof(target_));
+    record.patched = record.skipped_count = 0;
+    patch_with(*images, &record, image);
+    record.visited = true;
+  }
+}
+
+// Calls the original and looks whether it came through a slot of libc's.
+bool Patcher::booked_inside(Fn fn) const {
+  auto* allocate = reinterpret_cast<void* (*)(size_t)>(provider_->address(Fn::malloc));
+  auto* release = reinterpret_cast<void (*)(void*)>(provider_->address(Fn::free));
+  uintptr_t original = provider_->address(fn);
+  void* block = nullptr;
+  unsigned calls = 0;
+  switch (fn) {
+    case Fn::malloc:
+    case Fn::valloc:
+    case Fn::pvalloc:
+      begin_probe();
+      block = reinterpret_cast<void* (*)(size_t)>(original)(64);
+      calls = end_probe();
+      break;
+    case Fn::calloc:
+    case Fn::aligned_alloc:
+    case Fn::memalign:
+      begin_probe();
+      block = reinterpret_cast<void* (*)(size_t, size_t)>(original)(64, 64);
+      calls = end_probe();
+      break;
+    case Fn::realloc:
+      begin_probe();
+      block = reinterpret_cast<void* (*)(void*, size_t)>(original)(nullptr, 64);
+      calls = end_probe();
+      break;
+    case Fn::reallocarray:
+      begin_probe();
+      block = reinterpret_cast<void* (*)(void*, size_t, size_t)>(original)(nullptr, 1, 64);
+      calls = end_probe();
+      break;
+    case Fn::posix_memalign:
+      begin_probe();
+      if (reinterpret_cast<int (*)(void**, size_t, size_t)>(original)(&block, 64, 64) != 0) {
+        block = nullptr;
+      }
+      calls = end_probe();
+      break;
+    case Fn::free:
+    case Fn::cfree:
+      block = allocate(64);
+      begin_probe();
+      reinterpret_cast<void (*)(void*)>(original)(block);
+      calls = end_probe();
+      return calls != 0;
+    case Fn::free_sized:
+      block = allocate(64);
+      begin_probe();
+      reinterpret_cast<void (*)(void*, size_t)>(original)(block, 64);
+      calls = end_probe();
+      return calls != 0;
+    default:
+      // free_aligned_sized of glibc goes the way of free_sized; libc has no operator new.
+      return false;
+  }
+  release(block);
+  return calls != 0;
+}
+
+void Patcher::patch(const ImageTable& images, ImageRecord* record) {
+  record->visited = true;
+  record->patched = record->skipped_count = 0;
+  record->lazy = false;
+  record->witness = nullptr;
+  switch (record->role) {
+    case ImageRole::kVdso:
+    case ImageRole::kSelf:
+    case ImageRole::kLoader:
+      return;
+    case ImageRole::kProvider:
+      record->note = "provides malloc; its own calls are not seen";
+      return;
+    default:
+      break;
+  }
+  ElfImage image;
+  ImageError error = image.parse(record->base, record->phdr, record->phdr_count);
+  if (error != ImageError::kNone) {
+    record->note = describe(error);
+    return;
+  }
+  patch_with(images, record, image);
+}
+
+void Patcher::patch_with(const ImageTable& images, ImageRecord* record, const ElfImage& image) {
+  FamilySymbols family;
+  collect_family(image, &family);
+  if (family.size == 0) return;
+  Context context{images, *record, image};
+  SlotWriter writer(image);
+  for (size_t n = 0; n < image.relocation_count(); ++n) {
+    ImportSlot slot;
+    if (!image.import_slot(n, &slot)) continue;
+    const FamilySymbols::Entry* entry = family.find(slot.symbol);
+    if (entry == nullptr) continue;
+    uintptr_t value = 0;
+    SlotReason reason = SlotReason::kForeign;
+    Verdict verdict = judge(&context, entry->fn, slot, &value, &reason);
+    if (verdict == Verdict::kWrite && !writer.write(slot.address, value)) {
+      verdict = Verdict::kSkip;
+      reason = SlotReason::kProtected;
+    }
+    if (verdict == Verdict::kSkip) {
+      record->skip(entry->fn, reason);
+      continue;
+    }
+    ++record->patched;
+    if (record->witness == nullptr) {
+      record->witness = slot.address;
+      record->witness_value = *slot.address;
+    }
+  }
+  record->lazy = context.stub == Context::Stub::kSafe;
+}
+
+Patcher::Verdict Patcher::judge(Context* context, Fn fn, const ImportSlot& slot, uintptr_t* value,
+                                SlotReason* reason) {
+  const unsigned i = index_of(fn);
+  const ElfImage& image = context->image;
+  AnyFn target = target_[i];
+  if (fn == Fn::free && executable_free_ != nullptr && !probing_ &&
+      context->record.role == ImageRole::kExecutable) {
+    target = executable_free_;
+  }
+  const uintptr_t now = __atomic_load_n(slot.address, __ATOMIC_ACQUIRE);
+  const uintptr_t original = reinterpret_cast<uintptr_t>(provider_->original[i]);
+  const uintptr_t wanted = reinterpret_cast<uintptr_t>(target);
+  const uintptr_t probe = reinterpret_cast<uintptr_t>(probing_wrappers().fn[i]);
+
+  if (now == 0) {
+    *reason = SlotReason::kNull;
+    return Verdict::kSkip;
+  }
+  if (now == provider_->executable_stub[i]) {
+    *reason = SlotReason::kExecutableStub;
+    return Verdict::kSkip;
+  }
+  if (wanted != 0 && now == wanted) return Verdict::kDone;
+  if (now == probe && !probing_) {
+    // Left from learning which functions nest.
+    *value = wanted != 0 ? wanted : original;
+    return Verdict::kWrite;
+  }
+  if (wanted == 0) {
+    *reason = SlotReason::kNotWrapped;
+    return Verdict::kSkip;
+  }
+  *value = wanted;
+  if (now == original) return Verdict::kWrite;
+  const ElfW(Sym)* symbol = image.symbol(slot.symbol);
+  bool own_definition = symbol->st_shndx != SHN_UNDEF && now == image.base() + symbol->st_value;
+  if (slot.jump_slot && image.contains(now) && !own_definition) {
+    // The image's own lazy stub hides what it will be bound to.
+    if (symbol->st_shndx == SHN_UNDEF && stub_is_safe(context)) return Verdict::kWrite;
+    *reason = SlotReason::kUncertainStub;
+    return Verdict::kSkip;
+  }
+  *reason = SlotReason::kForeign;
+  return Verdict::kSkip;
+}
+
+// A stub will be bound to the provider unless the image is deep-bound, or local, beside a library
+// that brings a malloc of its own; patching it then would mix two allocators.
+bool Patcher::stub_is_safe(Context* context) {
+  if (context->stub != Context::Stub::kUnknown) return context->stub == Context::Stub::kSafe;
+  const ImageTable& images = context->images;
+  bool reached[ImageTable::kMaxImages] = {};
+  uint16_t queue[ImageTable::kMaxImages];
+  unsigned head = 0, tail = 0;
+  auto safe = [&] {
+    ElfImage image = context->image;
+    const ImageRecord* record = &context->record;
+    for (;;) {
+      bool excepted = record->role == ImageRole::kLibc || record->role == ImageRole::kProvider ||
+                      record->role == ImageRole::kLoader;
+      if (!excepted && record->brings_allocator) return false;
+      const char* needed;
+      for (size_t n = 0; (needed = image.needed(n)) != nullptr; ++n) {
+        int found = find_needed(images, needed);
+        if (found < 0 || reached[found]) continue;
+        reached[found] = true;
+        queue[tail++] = static_cast<uint16_t>(found);
+      }
+      if (head == tail) return true;
+      // What a held image needs is held with it, so it can be read.
+      record = &images[queue[head++]];
+      if (!parse(*record, &image)) image = ElfImage();
+    }
+  };
+  bool is_safe = safe();
+  context->stub = is_safe ? Context::Stub::kSafe : Context::Stub::kUnsafe;
+  return is_safe;
+}
+
+}  // namespace oom_guard

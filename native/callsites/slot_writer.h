@@ -1,0 +1,28 @@
+// Writes slots of one image, with the pages' protection lifted for as long as it takes.
+#pragma once
+
+#include "callsites/elf_image.h"
+
+namespace oom_guard {
+
+class SlotWriter {
+ public:
+  explicit SlotWriter(const ElfImage& image);
+
+  // One aligned release store: other threads see the old function or the new one, both valid.
+  // False, with the slot as it was, when its page cannot be made writable.
+  bool write(uintptr_t* slot, uintptr_t value);
+  ~SlotWriter();
+  SlotWriter(const SlotWriter&) = delete;
+  SlotWriter& operator=(const SlotWriter&) = delete;
+
+ private:
+  void restore();
+
+  size_t page_size_;
+  uintptr_t relro_first_, relro_last_;
+  uintptr_t open_page_ = 0;  // the page that is writable at the moment
+  uintptr_t refused_page_ = 0;
+};
+
+}  // namespace oom_guard

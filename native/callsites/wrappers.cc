@@ -1,0 +1,174 @@
+// No TLS, no lock, no allocation, no logging, no errno: only the original, the size of the block and
+// two relaxed adds. Built with -fno-builtin-malloc and its siblings, so that the compiler does not
+// turn a wrapper into a call of the function that it wraps.
+#include "callsites/wrappers.h"
+
+#include <atomic>
+
+namespace oom_guard {
+namespace {
+
+#define OOM_GUARD_PLAIN_RESULT(id, symbol, params, args) void* (*id) params;
+#define OOM_GUARD_PLAIN_VOID(id, symbol, params, args) void(*id) params;
+#define OOM_GUARD_PLAIN_OTHER(id, symbol, result, params) result(*id) params;
+struct Originals {
+  OOM_GUARD_FAMILY(OOM_GUARD_PLAIN_RESULT, OOM_GUARD_PLAIN_VOID, OOM_GUARD_PLAIN_OTHER)
+};
+
+// Written once by publish_originals, before any slot can lead a thread here.
+Originals g_original;
+UsableSizeFn g_usable_size;
+Shards* g_shards;
+uintptr_t g_loader_start, g_loader_size;
+
+struct GlibcHeader {
+  static size_t of(void* block) noexcept { return glibc_block_size(block); }
+};
+struct ProviderUsableSize {
+  static size_t of(void* block) noexcept { return g_usable_size(block); }
+};
+
+// Books into the shards.
+template <class Size>
+struct Counting {
+  using Token = size_t;
+  static void allocated(void* block) noexcept { g_shards->book_allocated(Size::of(block)); }
+  static Token before(void* block) noexcept { return Size::of(block); }
+  static void freed(Token bytes) noexcept { g_shards->book_freed(bytes); }
+  static void resized(Token old_bytes, void* block) noexcept {
+    g_shards->book_resized(old_bytes, Size::of(block));
+  }
+};
+
+// Only notes that the probing thread was here; other threads are none of its business.
+std::atomic<uintptr_t> g_prober{0};
+std::atomic<unsigned> g_probed{0};
+struct Probing {
+  struct Token {};
+  static void note() noexcept {
+    if (g_prober.load(std::memory_order_relaxed) == thread_pointer()) {
+      g_probed.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  static void allocated(void*) noexcept { note(); }
+  static Token before(void*) noexcept { return {}; }
+  static void freed(Token) noexcept { note(); }
+  static void resized(Token, void*) noexcept { note(); }
+};
+
+template <class Book>
+struct Wrap {
+#define OOM_GUARD_WRAP_ALLOCATES(id, symbol, params, args)  \
+  static void* id params {                                  \
+    void* block = g_original.id args;                       \
+    if (__builtin_expect(block != nullptr, 1)) Book::allocated(block); \
+    return block;                                           \
+  }
+// Booked before the block is given back: unmapping a large one takes milliseconds, and afterwards
+// its size could no longer be read.
+#define OOM_GUARD_WRAP_RELEASES(id, symbol, params, args)                      \
+  static void id params {                                                      \
+    if (__builtin_expect(a != nullptr, 1)) Book::freed(Book::before(a));       \
+    g_original.id args;                                                        \
+  }
+#define OOM_GUARD_BY_HAND(...)
+  OOM_GUARD_FAMILY(OOM_GUARD_WRAP_ALLOCATES, OOM_GUARD_WRAP_RELEASES, OOM_GUARD_BY_HAND)
+
+  static void* realloc(void* old_block, size_t size) {
+    if (old_block == nullptr) {
+      void* block = g_original.realloc(nullptr, size);
+      if (block != nullptr) Book::allocated(block);
+      return block;
+    }
+    auto token = Book::before(old_block);
+    return resized(token, g_original.realloc(old_block, size), size == 0);
+  }
+
+  static void* reallocarray(void* old_block, size_t count, size_t size) {
+    if (old_block == nullptr) {
+      void* block = g_original.reallocarray(nullptr, count, size);
+      if (block != nullptr) Book::allocated(block);
+      return block;
+    }
+    auto token = Book::before(old_block);
+    return resized(token, g_original.reallocarray(old_block, count, size),
+                   count == 0 || size == 0);
+  }
+
+  static int posix_memalign(void** out, size_t alignment, size_t size) {
+    int error = g_original.posix_memalign(out, alignment, size);
+    if (error == 0 && *out != nullptr) Book::allocated(*out);
+    return error;
+  }
+
+  static void free_unless_loader(void* block) {
+    uintptr_t caller = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
+    if (block != nullptr && caller - g_loader_start >= g_loader_size) {
+      Book::freed(Book::before(block));
+    }
+    g_original.free(block);
+  }
+
+ private:
+  // NULL for a size of zero means that the old block was freed; NULL otherwise, that it still stands.
+  static void* resized(typename Book::Token token, void* block, bool zero) {
+    if (block != nullptr) {
+      Book::resized(token, block);
+    } else if (zero) {
+      Book::freed(token);
+    }
+    return block;
+  }
+};
+
+template <class Book>
+const WrapperSet& wrapper_set() {
+  static const WrapperSet set = {{
+#define OOM_GUARD_ENTRY(id, ...) reinterpret_cast<AnyFn>(&Wrap<Book>::id),
+      OOM_GUARD_FAMILY(OOM_GUARD_ENTRY, OOM_GUARD_ENTRY, OOM_GUARD_ENTRY)
+#undef OOM_GUARD_ENTRY
+  }};
+  return set;
+}
+
+}  // namespace
+
+void publish_originals(const AnyFn (&originals)[kFnCount], UsableSizeFn usable_size,
+                       Shards* shards) {
+#define OOM_GUARD_STORE(id, ...)                                                   \
+  g_original.id =                                                                  \
+      reinterpret_cast<decltype(g_original.id)>(originals[index_of(Fn::id)]);
+  OOM_GUARD_FAMILY(OOM_GUARD_STORE, OOM_GUARD_STORE, OOM_GUARD_STORE)
+#undef OOM_GUARD_STORE
+  g_usable_size = usable_size;
+  g_shards = shards;
+  std::atomic_thread_fence(std::memory_order_release);
+}
+
+const WrapperSet& counting_wrappers(Sizer sizer) {
+  return sizer == Sizer::kGlibcHeader ? wrapper_set<Counting<GlibcHeader>>()
+                                      : wrapper_set<Counting<ProviderUsableSize>>();
+}
+
+AnyFn free_unless_loader(Sizer sizer, uintptr_t loader_start, uintptr_t loader_end) {
+  g_loader_start = loader_start;
+  g_loader_size = loader_end - loader_start;
+  std::atomic_thread_fence(std::memory_order_release);
+  return sizer == Sizer::kGlibcHeader
+             ? reinterpret_cast<AnyFn>(&Wrap<Counting<GlibcHeader>>::free_unless_loader)
+             : reinterpret_cast<AnyFn>(&Wrap<Counting<ProviderUsableSize>>::free_unless_loader);
+}
+
+const WrapperSet& probing_wrappers() { return wrapper_set<Probing>(); }
+
+void begin_probe() {
+  g_probed.store(0, std::memory_order_relaxed);
+  g_prober.store(thread_pointer(), std::memory_order_relaxed);
+}
+
+unsigned end_probe() {
+  g_prober.store(0, std::memory_order_relaxed);
+  return g_probed.load(std::memory_order_relaxed);
+}
+
+}  // namespace oom_guard

@@ -1,0 +1,52 @@
+// The counting wrappers that patched import slots point at.
+#pragma once
+
+#include "callsites/family.h"
+#include "counter/shards.h"
+
+namespace oom_guard {
+
+using AnyFn = void (*)();
+
+// How the size of a block is had from its pointer. Both sides of the books use the same one.
+enum class Sizer {
+  kGlibcHeader,  // glibc's chunk header: what glibc's own statistics count, and no call
+  kUsableSize,   // the provider's malloc_usable_size
+};
+
+using UsableSizeFn = size_t (*)(void*);
+
+// A replacement for each function of the family; null where a name is not replaced.
+struct WrapperSet {
+  AnyFn fn[kFnCount];
+};
+
+// Publishes what the wrappers call and book to. Must happen before the first slot is written, and
+// once per process: slots are never given back.
+void publish_originals(const AnyFn (&originals)[kFnCount], UsableSizeFn usable_size,
+                       Shards* shards);
+
+// The wrappers that count, by `sizer`.
+const WrapperSet& counting_wrappers(Sizer sizer);
+
+// A `free` that does not book what ld.so frees: for an executable whose stub receives ld.so's frees
+// while ld.so's allocations never pass it (Node 26). [start, end) is ld.so's image.
+AnyFn free_unless_loader(Sizer sizer, uintptr_t loader_start, uintptr_t loader_end);
+
+// Wrappers that count nothing but note that the probing thread passed through them. With them in
+// libc's slots one learns which functions nest into another (reallocarray into realloc).
+const WrapperSet& probing_wrappers();
+void begin_probe();
+unsigned end_probe();  // how many wrapped calls the calling thread made since begin_probe()
+
+// The size that glibc's header gives for a block, as its statistics count it.
+inline size_t glibc_block_size(const void* block) noexcept {
+  constexpr size_t kFlagBits = 7, kMapped = 2;
+  const size_t* header = static_cast<const size_t*>(block) - 1;
+  size_t size = *header & ~kFlagBits;
+  // A mapped block that was aligned keeps the bytes before it in the field in front of the size.
+  if (__builtin_expect((*header & kMapped) != 0, 0)) size += header[-1];
+  return size;
+}
+
+}  // namespace oom_guard

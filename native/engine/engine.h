@@ -1,0 +1,69 @@
+// The counting engine of this process behind a plain C table, so that several copies of the addon,
+// of different builds even, can share the one that was there first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace oom_guard {
+
+struct EngineAllocator {
+  const char* name;
+  const char* owner;
+  const char* note;
+  uint8_t mechanism;  // Mechanism
+  bool baseline_known;
+  int64_t baseline;
+  uint64_t allocated, freed;
+};
+
+struct EngineSkippedSlot {
+  const char* name;
+  const char* reason;
+};
+
+struct EngineImage {
+  const char* path;
+  const char* note;
+  uint32_t patched;
+  uint32_t skipped_count;  // may exceed what `skipped` holds
+  uint32_t skipped_stored;
+  EngineSkippedSlot skipped[16];
+};
+
+// The layout is an agreement between builds: fields are only ever added at the end, and kEngineAbi
+// is raised when the meaning of one changes.
+struct EngineApi {
+  uint64_t magic;
+  uint32_t abi;
+  uint32_t size;  // bytes; a field beyond it does not exist
+  bool (*started)();
+
+  void (*start)(bool patch);
+  void (*rescan)();
+  int64_t (*live)();
+  uint32_t (*allocator_count)();
+  void (*allocator)(uint32_t index, EngineAllocator* out);
+  // One shard's totals, bytes, summed over all allocators.
+  void (*shard)(uint32_t index, uint64_t* allocated, uint64_t* freed);
+  bool (*in_use)(uint32_t allocator, uint64_t* bytes);
+  void (*each_image)(void (*visit)(void*, const EngineImage&), void* context);
+  void (*release_free_memory)();
+  bool (*rescanner_running)();
+
+  // V8 heaps are per isolate and can only be read from inside. Each isolate publishes its own.
+  int32_t (*heap_acquire)();  // a slot, or -1 when all are taken
+  void (*heap_publish)(int32_t slot, uint64_t used_bytes);
+  void (*heap_release)(int32_t slot);
+  uint64_t (*heap_sum)();
+  uint32_t (*heap_count)();
+};
+
+constexpr uint64_t kEngineMagic = 0x6f6f6d5f67756172;  // "oom_guar"
+constexpr uint32_t kEngineAbi = 1;
+
+// The engine that this process uses: that of the copy of the addon that was loaded first. Null when
+// that copy is of an incompatible build and is already counting.
+const EngineApi* find_engine();
+
+}  // namespace oom_guard

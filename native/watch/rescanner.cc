@@ -1,0 +1,43 @@
+#include "watch/rescanner.h"
+
+#include "os/os.h"
+
+namespace oom_guard {
+namespace {
+
+// While bytes move, an image may be loaded at any moment; a process where nothing is allocated
+// cannot load one, so there is no need to wake as often.
+constexpr unsigned kBusyMs = 10;
+constexpr unsigned kIdleMs = 100;
+constexpr unsigned kTicksUntilIdle = 10;
+
+Registry* g_registry;
+
+uint64_t bytes_ever_allocated() {
+  uint64_t bytes = 0;
+  for (unsigned i = 0; i < g_registry->allocator_count(); ++i) {
+    bytes += g_registry->allocator(i).shards.sum().allocated;
+  }
+  return bytes;
+}
+
+[[noreturn]] void run() {
+  uint64_t last = 0;
+  unsigned still = 0;
+  for (;;) {
+    uint64_t now = bytes_ever_allocated();
+    still = now == last ? still + 1 : 0;
+    last = now;
+    os::sleep_ms(still < kTicksUntilIdle ? kBusyMs : kIdleMs);
+    g_registry->rescan();
+  }
+}
+
+}  // namespace
+
+bool start_rescanner(Registry* registry) {
+  g_registry = registry;
+  return os::start_thread(&run);
+}
+
+}  // namespace oom_guard
