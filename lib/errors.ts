@@ -213,7 +213,9 @@ function isExhaustedItself(error: object): boolean {
   if ('code' in error && error.code === ERR_RESOURCES_EXHAUSTED) {
     return true;
   }
-  return 'stack' in error && typeof error.stack === 'string' && error.stack.startsWith(EXHAUSTED_STACK);
+  return (
+    'stack' in error && typeof error.stack === 'string' && error.stack.startsWith(EXHAUSTED_STACK)
+  );
 }
 
 /**

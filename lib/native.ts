@@ -1,36 +1,39 @@
 /**
- * The typed boundary to the addon: loads it, or says why it cannot be loaded.
- * Nothing happens in the process before `start()` is called on the binding.
+ * The typed boundary to the addon: loads it on first use, or says why it cannot be loaded.
+ * Loading it changes nothing in the process; only `start()` does.
  */
 import path from 'node:path';
 import nodeGypBuild from 'node-gyp-build';
 
-/** How an allocator is counted. */
+/**
+ * How an allocator is counted: at its callers' import slots, by jemalloc's own hooks, by sampling its
+ * statistics, by the resident anonymous pages of the image it hides in, or not at all.
+ */
 export type Mechanism = 'callsites' | 'hooks' | 'stats' | 'pages' | 'none';
 
 /** One heap of this process as the addon reports it. All sizes in bytes. */
 export interface NativeAllocator {
   id: number;
-  /** Short name, such as `malloc (glibc)` or `jemalloc (duckdb_je_)`. */
+  /** Such as `malloc (glibc)` or `jemalloc (duckdb_je_)`. */
   name: string;
-  /** Path of the image that provides it. */
+  /** Path of the image that provides it; empty for the executable itself. */
   owner: string;
   mechanism: Mechanism;
-  /** In use when counting began, bytes. */
+  /** In use when counting began. */
   baseline: number;
   /** False when the allocator could not tell what was in use at start (the baseline is then 0). */
   baselineKnown: boolean;
-  /** Handed out since counting began, bytes, monotonic. */
+  /** Handed out since counting began, monotonic. */
   allocated: number;
-  /** Given back since counting began, bytes, monotonic. */
+  /** Given back since counting began, monotonic. */
   freed: number;
-  /** baseline + allocated − freed, unclamped, bytes. */
+  /** baseline + allocated − freed, not clamped. */
   live: number;
   /** Why the mechanism is what it is, or what is missing; empty when nothing is to be said. */
   note: string;
 }
 
-/** One import slot that was left as it was. */
+/** One import slot that was left as it was, and why. */
 export interface NativeSkippedSlot {
   name: string;
   reason: string;
@@ -38,8 +41,63 @@ export interface NativeSkippedSlot {
 
 /** One loaded image as the patcher saw it. */
 export interface NativeImage {
+  /** Empty for the executable. */
   path: string;
+  /** Slots that lead to the counting wrappers. */
   patched: number;
   skipped: NativeSkippedSlot[];
   note: string;
+}
+
+export interface NativeBinding {
+  /** Starts counting in this process; idempotent. `patch: false` writes no import slot. */
+  start(patch: boolean): void;
+  /** Looks for images loaded since the last time. */
+  rescan(): void;
+  /** Live bytes, not clamped: below zero when more was freed than was seen allocated. */
+  live(): number;
+  /** Publishes the caller's used heap; returns live bytes plus every published heap. */
+  usage(usedHeap: number): number;
+  /** How many isolates publish their heap. */
+  heapCount(): number;
+  allocators(): NativeAllocator[];
+  /** What an allocator's own statistics say is in use; takes its locks. */
+  inUse(allocator: number): number | undefined;
+  /** `[allocated, freed]` for each shard. */
+  shards(): Float64Array;
+  images(): NativeImage[];
+  /** Fills total, anon, file, shared; false where the OS does not tell. */
+  rss(out: Float64Array): boolean;
+  /** Trims glibc and purges every jemalloc, off the calling thread. */
+  releaseFreeMemory(): Promise<void>;
+  readonly pageSize: number;
+  readonly shardCount: number;
+}
+
+export type NativeLoad =
+  | { available: true; binding: NativeBinding }
+  | { available: false; reason: string };
+
+let loaded: NativeLoad | undefined;
+
+/** Loads the addon once per isolate. Never throws. */
+export function loadNative(): NativeLoad {
+  loaded ??= load();
+  return loaded;
+}
+
+function load(): NativeLoad {
+  try {
+    const binding = nodeGypBuild(path.join(__dirname, '..')) as NativeBinding;
+    if (typeof binding.start !== 'function') throw new Error('the file has no counting engine');
+    return { available: true, binding };
+  } catch (error) {
+    const cause = error instanceof Error ? error.message.split('\n')[0] : String(error);
+    return {
+      available: false,
+      reason:
+        `the addon could not be loaded on ${process.platform}-${process.arch}: ${cause}. ` +
+        'Native memory is not counted; `npm rebuild oom-guard` needs Python 3 and a C++ compiler.',
+    };
+  }
 }

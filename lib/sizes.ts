@@ -43,7 +43,9 @@ export function parseSize(value: unknown, { name, percentOf }: ParseSizeOptions)
 function parseText(text: string, percentOf: number | undefined): number {
   const percent = PERCENT.exec(text);
   if (percent !== null) {
-    return percentOf === undefined ? Number.NaN : Math.floor((percentOf * Number(percent[1])) / 100);
+    return percentOf === undefined
+      ? Number.NaN
+      : Math.floor((percentOf * Number(percent[1])) / 100);
   }
   if (!WITH_UNIT.test(text)) {
     return Number.NaN;

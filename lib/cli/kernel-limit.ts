@@ -145,10 +145,14 @@ function makeGroup(): Place {
     throw new Error(`hard memory limits need Linux cgroups, and this is ${process.platform}`);
   }
   const places = candidates();
-  if (places.length === 0) throw new Error('no cgroup hierarchy with a memory controller is mounted');
+  if (places.length === 0)
+    throw new Error('no cgroup hierarchy with a memory controller is mounted');
   let problem = '';
   for (const { directory: parent, controls } of places) {
-    const directory = path.join(parent, `oom-guard-${process.pid}-${randomBytes(3).toString('hex')}`);
+    const directory = path.join(
+      parent,
+      `oom-guard-${process.pid}-${randomBytes(3).toString('hex')}`,
+    );
     try {
       fs.mkdirSync(directory);
     } catch (error) {

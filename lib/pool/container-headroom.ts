@@ -86,11 +86,7 @@ function marginOf(margin: Size | undefined, limit: number): number {
   if (margin === undefined) {
     const share = Math.floor(limit * DEFAULT_MARGIN_RATIO);
     // Half is left even in the smallest container.
-    return Math.min(
-      Math.max(share, DEFAULT_MARGIN_MIN),
-      DEFAULT_MARGIN_MAX,
-      Math.floor(limit / 2),
-    );
+    return Math.min(Math.max(share, DEFAULT_MARGIN_MIN), DEFAULT_MARGIN_MAX, Math.floor(limit / 2));
   }
   return margin === 0 ? 0 : parseSize(margin, { name: 'containerMargin', percentOf: limit });
 }

@@ -12,5 +12,5 @@ export { MemoryReservation } from './memory-reservation';
 export type { PoolObserver, SpillReport } from './pool-observer';
 export type { RealUsagePoolOptions } from './real-usage-pool';
 export { RealUsagePool } from './real-usage-pool';
-export type { Reclaimer, ReclaimOptions, ReclaimOutcome } from './reclaimer';
+export type { Reclaimer, ReclaimOptions, ReclaimOutcome, WhenLimited } from './reclaimer';
 export { UnboundedMemoryPool } from './unbounded-memory-pool';

@@ -118,7 +118,10 @@ export abstract class MemoryPool {
   }
 
   /** Turns what a spill has just let go into room, and asks again. */
-  protected async reclaimSpilled(_request: GrowRequest, verdict: GrowVerdict): Promise<GrowVerdict> {
+  protected async reclaimSpilled(
+    _request: GrowRequest,
+    verdict: GrowVerdict,
+  ): Promise<GrowVerdict> {
     return verdict;
   }
 
@@ -130,8 +133,7 @@ export abstract class MemoryPool {
   /** Whether the request could be granted if everything else were gone. */
   protected couldEverFit(request: GrowRequest, verdict: RefusalSource): boolean {
     const { limit } = this.refusalFigures(verdict, request.reservation);
-    const needed =
-      verdict === 'pool' ? request.bytes : request.bytes - request.alreadyAllocated;
+    const needed = verdict === 'pool' ? request.bytes : request.bytes - request.alreadyAllocated;
     return limit === undefined || needed <= limit;
   }
 

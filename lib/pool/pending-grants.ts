@@ -45,12 +45,12 @@ export class PendingGrants {
     bytes: number,
     order: 'newest' | 'oldest',
     now: number,
-    mirror: PendingGrants,
-    secondMirror?: PendingGrants,
+    mirrors: readonly PendingGrants[],
   ): void {
     this.#advance(now);
-    mirror.#advance(now);
-    secondMirror?.#advance(now);
+    for (const mirror of mirrors) {
+      mirror.#advance(now);
+    }
     let left = Math.min(bytes, this.#total);
     for (let i = 0; i < SLOTS && left > 0; i++) {
       // The slot after the present one is the oldest.
@@ -58,8 +58,9 @@ export class PendingGrants {
       const taken = Math.min(left, this.#slots[slot] ?? 0);
       if (taken > 0) {
         this.#take(slot, taken);
-        mirror.#take(slot, taken);
-        secondMirror?.#take(slot, taken);
+        for (const mirror of mirrors) {
+          mirror.#take(slot, taken);
+        }
         left -= taken;
       }
     }

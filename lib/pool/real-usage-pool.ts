@@ -10,7 +10,7 @@ import type { MemoryLimit } from './memory-limit';
 import { MemoryPool, type MemoryPoolOptions, type RefusalFigures } from './memory-pool';
 import type { MemoryReservation } from './memory-reservation';
 import { PendingGrants } from './pending-grants';
-import type { Reclaimer } from './reclaimer';
+import type { Reclaimer, WhenLimited } from './reclaimer';
 
 const DEFAULT_HEAP_RATIO = 0.8;
 const DEFAULT_PENDING_MS = 1000;
@@ -68,6 +68,8 @@ export class RealUsagePool extends MemoryPool {
   readonly #pendingMs: number;
   readonly #pending: PendingGrants;
   readonly #heapPending: PendingGrants;
+  readonly #totals: readonly PendingGrants[];
+  readonly #heapTotals: readonly PendingGrants[];
   readonly #pendingOf = new WeakMap<MemoryReservation, PendingGrants>();
 
   /**
@@ -95,6 +97,8 @@ export class RealUsagePool extends MemoryPool {
     this.#pendingMs = checkNumber('pendingMs', options.pendingMs ?? DEFAULT_PENDING_MS);
     this.#pending = new PendingGrants(this.#pendingMs);
     this.#heapPending = new PendingGrants(this.#pendingMs);
+    this.#totals = [this.#pending];
+    this.#heapTotals = [this.#pending, this.#heapPending];
     this.#delay = options.delay ?? sleep;
     if (options.containerCheck !== false) {
       this.#container = new ContainerHeadroom({
@@ -222,44 +226,46 @@ export class RealUsagePool extends MemoryPool {
     request: GrowRequest,
     refused: GrowVerdict,
   ): Promise<GrowVerdict> {
-    let verdict = await this.#releaseSlack(request, refused, 'skip');
-    const collected = await this.#collectGarbage(request, verdict, 'skip');
-    if (collected !== verdict) {
-      verdict = collected;
-    }
-    // Dropped Buffers were no slack before they were collected.
-    verdict = await this.#releaseSlack(request, verdict, 'skip');
-    return this.#waitForPending(request, verdict);
+    const released = await this.#releaseSlack(request, refused, 'skip');
+    return this.#reclaimGarbage(request, released, 'skip');
   }
 
   protected override async reclaimSpilled(
     request: GrowRequest,
     refused: GrowVerdict,
   ): Promise<GrowVerdict> {
-    // What a JavaScript consumer lets go is garbage first and slack then. The limit on the rate
-    // guards against looking for what is not there; here it is known to be there.
-    const verdict = await this.#collectGarbage(request, refused, 'run');
-    return this.#releaseSlack(request, verdict, 'run');
+    // What a JavaScript consumer lets go is garbage at first. The limit on the rate guards against
+    // looking in vain; here something is known to be there.
+    return this.#reclaimGarbage(request, refused, 'run');
   }
 
   protected override async reclaimPutOff(
     request: GrowRequest,
     refused: GrowVerdict,
   ): Promise<GrowVerdict> {
-    let verdict = refused;
     if (request.suppressed.has('garbage')) {
-      verdict = await this.#collectGarbage(request, verdict, 'wait');
+      return this.#reclaimGarbage(request, refused, 'wait');
     }
-    if (request.suppressed.has('slack')) {
-      verdict = await this.#releaseSlack(request, verdict, 'wait');
+    return request.suppressed.has('slack') ? this.#releaseSlack(request, refused, 'wait') : refused;
+  }
+
+  /** Garbage, then the slack that it has become, then a while for grants that count twice. */
+  async #reclaimGarbage(
+    request: GrowRequest,
+    refused: GrowVerdict,
+    whenLimited: WhenLimited,
+  ): Promise<GrowVerdict> {
+    let verdict = await this.#collectGarbage(request, refused, whenLimited);
+    if (!request.suppressed.has('garbage')) {
+      verdict = await this.#releaseSlack(request, verdict, 'run');
     }
-    return verdict;
+    return this.#waitForPending(request, verdict);
   }
 
   async #releaseSlack(
     request: GrowRequest,
     verdict: GrowVerdict,
-    whenLimited: 'skip' | 'wait' | 'run',
+    whenLimited: WhenLimited,
   ): Promise<GrowVerdict> {
     if (verdict !== 'container' || this.#reclaimer === undefined || !this.#slackCouldDo(request)) {
       return verdict;
@@ -276,7 +282,7 @@ export class RealUsagePool extends MemoryPool {
   async #collectGarbage(
     request: GrowRequest,
     verdict: GrowVerdict,
-    whenLimited: 'skip' | 'wait' | 'run',
+    whenLimited: WhenLimited,
   ): Promise<GrowVerdict> {
     if (verdict === 'granted' || verdict === 'pool' || this.#reclaimer === undefined) {
       return verdict;
@@ -350,15 +356,8 @@ export class RealUsagePool extends MemoryPool {
   }
 
   #retire(reservation: MemoryReservation, bytes: number, order: 'newest' | 'oldest'): void {
-    this.#pendingOf
-      .get(reservation)
-      ?.retire(
-        bytes,
-        order,
-        this.clock(),
-        this.#pending,
-        reservation.consumer.in === 'heap' ? this.#heapPending : undefined,
-      );
+    const totals = reservation.consumer.in === 'heap' ? this.#heapTotals : this.#totals;
+    this.#pendingOf.get(reservation)?.retire(bytes, order, this.clock(), totals);
   }
 }
 

@@ -1,12 +1,16 @@
+/**
+ * What to do when the last run is too recent: `'skip'` does nothing and says so, `'wait'` waits
+ * until the next run may start, `'run'` runs at once.
+ */
+export type WhenLimited = 'skip' | 'wait' | 'run';
+
 /** How a pool asks for a reclaim. */
 export interface ReclaimOptions {
   /**
-   * What to do when the last run is too recent: `'skip'` (default) does nothing and says so,
-   * `'wait'` waits until the next run may start, `'run'` runs at once.
-   *
-   * With `'wait'` and `'run'` the report is of a run that began after the call (or after `since`).
+   * Default `'skip'`, which shares a run that is under way. With `'wait'` and `'run'` the outcome is
+   * that of a run that began after the call (or, for `'wait'`, after `since`).
    */
-  whenLimited?: 'skip' | 'wait' | 'run' | undefined;
+  whenLimited?: WhenLimited | undefined;
   /** With `'wait'`: a run that began later than this is recent enough to be shared, ms. */
   since?: number | undefined;
 }

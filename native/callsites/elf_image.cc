@@ -265,7 +265,7 @@ uint32_t ElfImage::gnu_lookup(const char* name) const {
   return hidden;
 }
 
-const ElfW(Sym) * ElfImage::find_defined_symbol(const char* name) const {
+const ElfW(Sym) * ElfImage::find_hashed(const char* name) const {
   uint32_t found = 0;
   if (symtab_ == nullptr || strtab_ == nullptr) return nullptr;
   if (gnu_hash_ != nullptr) {
@@ -273,17 +273,17 @@ const ElfW(Sym) * ElfImage::find_defined_symbol(const char* name) const {
   } else {
     for (uint32_t i = 1; i < symbol_count_ && found == 0; ++i) {
       const ElfW(Sym)* at = symbol(i);
-      if (at != nullptr && at->st_shndx != SHN_UNDEF && is_named(i, name)) found = i;
+      if (at != nullptr && at->st_value != 0 && is_named(i, name)) found = i;
     }
   }
   if (found == 0) return nullptr;
   const ElfW(Sym)* at = symbol(found);
-  return at != nullptr && at->st_shndx != SHN_UNDEF && at->st_value != 0 ? at : nullptr;
+  return at != nullptr && at->st_value != 0 ? at : nullptr;
 }
 
 uintptr_t ElfImage::find_defined(const char* name) const {
-  const ElfW(Sym)* at = find_defined_symbol(name);
-  return at != nullptr ? base_ + at->st_value : 0;
+  const ElfW(Sym)* at = find_hashed(name);
+  return at != nullptr && at->st_shndx != SHN_UNDEF ? base_ + at->st_value : 0;
 }
 
 const char* ElfImage::next_name_with_suffix(const char* suffix, const char* from) const {

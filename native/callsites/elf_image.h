@@ -44,14 +44,17 @@ class ElfImage {
   void relro(size_t page_size, uintptr_t* first, uintptr_t* last) const;
 
   uint32_t symbol_count() const { return symbol_count_; }
-  // Symbols below this index are not in the hash table: the undefined ones, that is the imports.
+  // Symbols below this index are not in the hash table: imports. An executable's canonical stubs are
+  // undefined too, but hashed, so that other images find them.
   uint32_t first_hashed_symbol() const { return first_hashed_; }
   const ElfW(Sym)* symbol(uint32_t index) const;
   // "" where the name is out of bounds.
   const char* symbol_name(const ElfW(Sym)& symbol) const;
   // Address of what the image itself defines under this name (the default version), or 0.
   uintptr_t find_defined(const char* name) const;
-  const ElfW(Sym)* find_defined_symbol(const char* name) const;
+  // A symbol of the hash table with a value: a definition, or an executable's canonical stub (then
+  // its section is SHN_UNDEF).
+  const ElfW(Sym)* find_hashed(const char* name) const;
 
   // Where a symbol name that ends in `suffix` begins in the string table, from `from` on; null at
   // the end. Linkers merge tails, so a suffix may also be a symbol of its own.

@@ -68,7 +68,7 @@ const char* describe(SlotReason reason) {
     case SlotReason::kUncertainStub:
       return "bound lazily, and a needed library brings a malloc of its own";
     case SlotReason::kNotWrapped:
-      return "not a function of the provider of malloc, or booked inside another one";
+      return "not a function of the provider of malloc";
     case SlotReason::kProtected:
       return "its page could not be made writable";
   }

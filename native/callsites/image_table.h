@@ -18,7 +18,7 @@ enum class SlotReason : uint8_t {
   kExecutableStub,  // counted through the executable's own slot
   kNull,            // weak and undefined: a feature test
   kUncertainStub,   // lazy, and the image or what it needs brings a malloc of its own
-  kNotWrapped,      // the provider has no such function, or it is booked inside another one
+  kNotWrapped,      // the provider of malloc has no such function
   kProtected,       // the page could not be made writable
 };
 

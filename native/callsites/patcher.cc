@@ -28,6 +28,8 @@ struct FamilySymbols {
   }
 };
 
+bool is_operator(Fn fn) { return kFnNames[index_of(fn)][0] == '_'; }
+
 bool may_be_family(const char* name) {
   switch (name[0]) {
     case 'a':
@@ -57,8 +59,8 @@ void collect_family(const ElfImage& image, FamilySymbols* out) {
   }
   const ElfW(Sym)* first = image.symbol(0);
   for (unsigned fn = 0; fn < kFnCount; ++fn) {
-    const ElfW(Sym)* defined = image.find_defined_symbol(kFnNames[fn]);
-    if (defined != nullptr) out->add(static_cast<uint32_t>(defined - first), fn);
+    const ElfW(Sym)* hashed = image.find_hashed(kFnNames[fn]);
+    if (hashed != nullptr) out->add(static_cast<uint32_t>(hashed - first), fn);
   }
 }
 
@@ -274,6 +276,7 @@ void Patcher::patch_with(const ImageTable& images, ImageRecord* record, const El
       verdict = Verdict::kSkip;
       reason = SlotReason::kProtected;
     }
+    if (verdict == Verdict::kIgnore) continue;
     if (verdict == Verdict::kSkip) {
       record->skip(entry->fn, reason);
       continue;
@@ -315,6 +318,9 @@ Patcher::Verdict Patcher::judge(Context* context, Fn fn, const ImportSlot& slot,
     *value = wanted != 0 ? wanted : original;
     return Verdict::kWrite;
   }
+  // Booked inside another function of the family (reallocarray in realloc, libstdc++'s operator new
+  // in malloc): nothing is lost.
+  if (wanted == 0 && (original != 0 || is_operator(fn))) return Verdict::kIgnore;
   if (wanted == 0) {
     *reason = SlotReason::kNotWrapped;
     return Verdict::kSkip;

@@ -17,7 +17,7 @@ class Patcher {
   void patch(const ImageTable& images, ImageRecord* record);
 
  private:
-  enum class Verdict : uint8_t { kWrite, kDone, kSkip };
+  enum class Verdict : uint8_t { kWrite, kDone, kIgnore, kSkip };
   struct Context;
 
   void patch_with(const ImageTable& images, ImageRecord* record, const ElfImage& image);

@@ -94,14 +94,10 @@ void find_provider(const ImageTable& images, Provider* provider) {
     provider->problem = "the executable has no dynamic symbols (statically linked)";
     return;
   }
-  for (uint32_t i = 1; i < image.first_hashed_symbol(); ++i) {
-    const ElfW(Sym)* symbol = image.symbol(i);
-    if (symbol == nullptr || symbol->st_shndx != SHN_UNDEF || symbol->st_value == 0) continue;
-    const char* name = image.symbol_name(*symbol);
-    for (unsigned fn = 0; fn < kFnCount; ++fn) {
-      if (strcmp(name, kFnNames[fn]) == 0) {
-        provider->executable_stub[fn] = image.base() + symbol->st_value;
-      }
+  for (unsigned fn = 0; fn < kFnCount; ++fn) {
+    const ElfW(Sym)* symbol = image.find_hashed(kFnNames[fn]);
+    if (symbol != nullptr && symbol->st_shndx == SHN_UNDEF) {
+      provider->executable_stub[fn] = image.base() + symbol->st_value;
     }
   }
 

@@ -143,7 +143,11 @@ function packChunk(chunk: DuckDBDataChunk, { words, keys, bytes }: RecordBlock, 
   }
   for (let code = 0; code < codedColumns.length; code++, column++) {
     const { items } = chunk.getColumnVector(column) as unknown as Items;
-    for (let i = 0, at = row * recordBytes + codesWord * 4 + code; i < rows; i++, at += recordBytes) {
+    for (
+      let i = 0, at = row * recordBytes + codesWord * 4 + code;
+      i < rows;
+      i++, at += recordBytes
+    ) {
       bytes[at] = items[i] as number;
     }
   }

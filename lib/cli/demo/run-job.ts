@@ -53,10 +53,7 @@ const patience = 5 * 60_000;
 const referenceHeap = 4096;
 
 /** Runs `plan`. `onSample` is told how it goes. Leaves nothing behind, however it ends. */
-export async function runJob(
-  plan: RunPlan,
-  onSample: (sample: Sample) => void,
-): Promise<Outcome> {
+export async function runJob(plan: RunPlan, onSample: (sample: Sample) => void): Promise<Outcome> {
   const spillDirectory = fs.mkdtempSync(path.join(os.tmpdir(), 'oom-guard-demo-'));
   // By us and not by the child, which may be killed at any moment.
   const removeSpill = () => fs.rmSync(spillDirectory, { recursive: true, force: true });

@@ -55,6 +55,7 @@ export async function sortLineitem(
 ): Promise<Sorted> {
   const runs = new SortedRuns(spillDirectory);
   let heldBytes = 0;
+  let failure: unknown;
 
   const spill = async () => {
     // Once the merge has begun the rows are in use until the end.
@@ -62,7 +63,13 @@ export async function sortLineitem(
     progress.phase = 'spilling';
     const bytes = heldBytes;
     heldBytes = 0;
-    await runs.write(watched(merge(held.takeAll()), progress, runs));
+    try {
+      await runs.write(watched(merge(held.takeAll()), progress, runs));
+    } catch (error) {
+      // The guard takes this for a spill that made no room. To the job it means lost rows.
+      failure = error;
+      throw error;
+    }
     rows.shrink(bytes);
     progress.phase = 'reading';
   };
@@ -72,6 +79,7 @@ export async function sortLineitem(
     for await (const batch of gate.batches(readBatches(connection, file, held.batchRows))) {
       const bytes = held.bytesFor(batch.rows);
       await rows.grow(bytes);
+      if (failure !== undefined) throw failure;
       heldBytes += bytes;
       held.add(batch);
       progress.rows += batch.rows;

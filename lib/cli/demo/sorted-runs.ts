@@ -129,7 +129,12 @@ class RunCursor implements Cursor {
 }
 
 /** Copies one record, word by word: quicker than a call for so few bytes. */
-export function copyRecord(from: RecordBlock, index: number, to: RecordBlock, target: number): void {
+export function copyRecord(
+  from: RecordBlock,
+  index: number,
+  to: RecordBlock,
+  target: number,
+): void {
   const source = from.words;
   const words = to.words;
   let read = index * recordWords;

@@ -1,0 +1,4 @@
+export type { BatchBreaker, GuardBatchesOptions } from './guard-batches';
+export { guardBatches } from './guard-batches';
+export type { MemoryBreakerOptions } from './memory-breaker';
+export { MemoryBreaker } from './memory-breaker';

@@ -1,0 +1,96 @@
+import { ArgumentRangeError, ArgumentTypeError } from '../errors';
+import { parseSize, type Size } from '../sizes';
+
+const DEFAULT_CHECKS = 3;
+const DEFAULT_HOLD_MS = 100;
+
+/** Options of {@link MemoryBreaker}. */
+export interface MemoryBreakerOptions {
+  /** Bytes, or text such as `'512MiB'`. Usage equal to it is not over it. */
+  limit: Size;
+  /** What is compared with the limit, bytes. */
+  usage: () => number;
+  /** Checks in a row over the limit that it takes, whole, 1 or more. Default 3. */
+  checks?: number | undefined;
+  /** For how long usage must have been over the limit without a break, ms, 0 or more. Default 100. */
+  holdMs?: number | undefined;
+  /** Milliseconds, monotonic. Default `performance.now`. */
+  clock?: (() => number) | undefined;
+}
+
+/**
+ * Decides when one task has to go: usage was over the limit at so many checks in a row and for so
+ * long. Any check at or under the limit starts over and ends a trip.
+ */
+export class MemoryBreaker {
+  /** Bytes. */
+  readonly limit: number;
+  readonly #usage: () => number;
+  readonly #checks: number;
+  readonly #holdMs: number;
+  readonly #clock: () => number;
+  #streak = 0;
+  #since = 0;
+  #tripped = false;
+  #lastUsage = 0;
+
+  /**
+   * @throws ArgumentTypeError or ArgumentRangeError `ERR_OOM_GUARD_INVALID_SIZE` for the limit,
+   *   `ERR_OOM_GUARD_INVALID_ARGUMENT` for the rest
+   */
+  constructor(options: MemoryBreakerOptions) {
+    this.limit = parseSize(options.limit, { name: 'limit' });
+    this.#usage = options.usage;
+    this.#checks = options.checks ?? DEFAULT_CHECKS;
+    this.#holdMs = options.holdMs ?? DEFAULT_HOLD_MS;
+    this.#clock = options.clock ?? (() => performance.now());
+    checkOption(
+      'checks',
+      this.#checks,
+      Number.isSafeInteger(this.#checks) && this.#checks >= 1,
+      'a whole number of at least 1',
+    );
+    checkOption(
+      'holdMs',
+      this.#holdMs,
+      Number.isFinite(this.#holdMs) && this.#holdMs >= 0,
+      'a number of milliseconds of at least 0',
+    );
+  }
+
+  /** Whether the last check found it tripped. */
+  get tripped(): boolean {
+    return this.#tripped;
+  }
+
+  /** Usage at the last check, bytes. */
+  get lastUsage(): number {
+    return this.#lastUsage;
+  }
+
+  /** Looks at usage now. True while tripped. */
+  check(): boolean {
+    this.#lastUsage = this.#usage();
+    if (!(this.#lastUsage > this.limit)) {
+      this.#streak = 0;
+      this.#tripped = false;
+      return false;
+    }
+    const now = this.#clock();
+    if (this.#streak === 0) {
+      this.#since = now;
+    }
+    this.#streak += 1;
+    this.#tripped = this.#streak >= this.#checks && now - this.#since >= this.#holdMs;
+    return this.#tripped;
+  }
+}
+
+function checkOption(name: string, value: unknown, good: boolean, accepted: string): void {
+  if (typeof value !== 'number') {
+    throw new ArgumentTypeError('ERR_OOM_GUARD_INVALID_ARGUMENT', name, value, accepted);
+  }
+  if (!good) {
+    throw new ArgumentRangeError('ERR_OOM_GUARD_INVALID_ARGUMENT', name, value, accepted);
+  }
+}

@@ -1,0 +1,14 @@
+/** Counting: what the allocators of this process have handed out. */
+export { type AuditEntry, audit } from './audit';
+export {
+  type AllocatorCoverage,
+  type Coverage,
+  type ImageCoverage,
+  type NotCovered,
+  readCoverage as coverage,
+} from './coverage';
+export { liveBytes, pageSize, processReadings, rawLiveBytes, type Shard, shards } from './live';
+export { type HeapSnapshot, type MemoryData, MemorySnapshot, memory } from './memory';
+export type { ContainerReading, HeapReading, Readings, RssReading } from './readings';
+export { releaseFreeMemory } from './release';
+export { isCounting, startCounting } from './start';

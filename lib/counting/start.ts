@@ -1,0 +1,66 @@
+/** Switches counting on, process-wide and once, and keeps up with modules that JavaScript loads. */
+import { loadNative, type NativeBinding } from '../native';
+import { type Coverage, readCoverage } from './coverage';
+import { usedHeap } from './heap';
+
+/** How often an isolate publishes its used heap for the others to see, ms. */
+const PUBLISH_INTERVAL_MS = 50;
+
+/** Set to anything but `0` or nothing: no import slot of the process is written. */
+const NO_PATCHING = 'OOM_GUARD_NO_PATCHING';
+
+let startedHere = false;
+
+/**
+ * Starts counting every byte that the allocators of this process hand out. Process-wide and
+ * idempotent: later calls, other Workers and other copies of the package join what is running, and
+ * counting goes on until the process ends. Never throws: where the addon cannot be loaded, the
+ * returned coverage says why.
+ *
+ * With `OOM_GUARD_NO_PATCHING=1` in the environment no import slot is written; only allocators that
+ * count by other means are then counted.
+ */
+export function startCounting(): Coverage {
+  const native = loadNative();
+  if (native.available && !startedHere) {
+    startedHere = true;
+    const noPatching = process.env[NO_PATCHING] ?? '';
+    native.binding.start(noPatching === '' || noPatching === '0');
+    watchModules(native.binding);
+    publishHeap(native.binding);
+  }
+  return readCoverage();
+}
+
+/** Whether this isolate has started counting. */
+export function isCounting(): boolean {
+  return startedHere;
+}
+
+/** The binding while counting is on in this isolate. */
+export function countingBinding(): NativeBinding | undefined {
+  const native = loadNative();
+  return startedHere && native.available ? native.binding : undefined;
+}
+
+/** A module's allocations are counted from the moment that its loading returns. */
+function watchModules(binding: NativeBinding): void {
+  const load = process.dlopen;
+  process.dlopen = function dlopen(this: unknown, ...args: unknown[]) {
+    try {
+      return Reflect.apply(load, process, args);
+    } finally {
+      // Also after an error: the library may have been mapped before its module failed.
+      binding.rescan();
+    }
+  } as typeof process.dlopen;
+}
+
+/** Other isolates cannot read this heap; a timer that does not keep the loop alive tells them. */
+function publishHeap(binding: NativeBinding): void {
+  const publish = () => {
+    binding.usage(usedHeap());
+  };
+  publish();
+  setInterval(publish, PUBLISH_INTERVAL_MS).unref();
+}

@@ -1,0 +1,48 @@
+import { ArgumentTypeError, StateError } from '../errors';
+import type { GuardWarning } from './events';
+import { resolveLimit } from './guard-limit';
+import type { GuardDependencies, MemoryGuardOptions } from './guard-options';
+import { MemoryGuard } from './memory-guard';
+
+/** `createMemoryGuard` with what it uses of the process handed in. */
+export function createGuard(
+  options: MemoryGuardOptions,
+  processDependencies: GuardDependencies,
+): MemoryGuard {
+  const { limit: wanted = 'auto', mode } = options;
+  if (mode !== undefined && mode !== 'enforce' && mode !== 'observe') {
+    throw new ArgumentTypeError(
+      'ERR_OOM_GUARD_INVALID_ARGUMENT',
+      'mode',
+      mode,
+      "'enforce' or 'observe'",
+    );
+  }
+  const dependencies: GuardDependencies = {
+    ...processDependencies,
+    readings: options.readings ?? processDependencies.readings,
+    clock: options.clock ?? processDependencies.clock,
+  };
+  const limit = resolveLimit(wanted, dependencies.readings.container(), dependencies.totalMemory());
+  const warnings: GuardWarning[] = limit.warning === undefined ? [] : [limit.warning];
+  const enforces = mode === 'enforce' || (mode === undefined && limit.bytes !== undefined);
+  // Numbers that were brought along need no counting.
+  if (options.readings === undefined) {
+    const { available, reason = 'for an unknown reason' } = dependencies.startCounting();
+    if (!available) {
+      const message = `Native memory cannot be counted here: ${reason}`;
+      if (enforces && options.allowDegraded !== true) {
+        throw new StateError(
+          'ERR_OOM_GUARD_UNAVAILABLE',
+          `${message}. Pass allowDegraded: true to enforce the limit on the V8 heap and the kernel's numbers alone, or mode: 'observe'`,
+        );
+      }
+      warnings.push({ code: 'ERR_OOM_GUARD_UNAVAILABLE', message });
+    }
+  }
+  return new MemoryGuard(
+    { mode: limit.bytes === undefined ? 'track' : (mode ?? 'enforce'), limit, warnings },
+    options,
+    dependencies,
+  );
+}

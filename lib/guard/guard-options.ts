@@ -1,0 +1,63 @@
+import type { MemoryBreakerOptions } from '../breaker';
+import type { Readings } from '../counting/readings';
+import type { MemoryPool } from '../pool';
+import type { Size } from '../sizes';
+
+/** What a guard does: refuse and shed, only count what it would have, or, without a limit, track. */
+export type GuardMode = 'enforce' | 'observe' | 'track';
+
+/** Options of `createMemoryGuard`. */
+export interface MemoryGuardOptions {
+  /**
+   * What usage is held to: bytes, text such as `'2GiB'`, a percentage of the container's limit (of
+   * the machine's memory outside a container) or, the default, `'auto'`: 70 % of the container's
+   * limit. Without a container `'auto'` means no limit: memory is tracked, nothing is enforced.
+   */
+  limit?: Size | undefined;
+  /** `'enforce'`, the default, refuses and sheds; `'observe'` counts what it would have done. */
+  mode?: 'enforce' | 'observe' | undefined;
+  /**
+   * What decides beside real usage, which is checked first. Default a `GreedyMemoryPool` of the
+   * limit.
+   */
+  pool?: MemoryPool | undefined;
+  /** Where the numbers come from; default this process, whose counting is then started. */
+  readings?: Readings | undefined;
+  /** Milliseconds, monotonic. Default `performance.now`. */
+  clock?: (() => number) | undefined;
+  /** Enforce even where allocators cannot be counted, on V8's and the kernel's numbers alone. */
+  allowDegraded?: boolean | undefined;
+  /** Share of V8's heap limit that consumers in the heap may fill, over 0 to 1. Default 0.8. */
+  heapRatio?: number | undefined;
+  /** See `RealUsagePool`. Default 10 % of the container's limit, 16 to 256 MiB. */
+  containerMargin?: Size | undefined;
+  /** Whether the container's headroom is checked. Default true. */
+  containerCheck?: boolean | undefined;
+  /** For how long a grant counts beside usage, ms. Default 1000. See `RealUsagePool`. */
+  pendingMs?: number | undefined;
+  /** When a task is shed. Default: over the limit at 3 checks in a row and for 100 ms. */
+  breaker?: Pick<MemoryBreakerOptions, 'checks' | 'holdMs'> | undefined;
+}
+
+/** What a guard uses of the process; tests bring their own. */
+export interface GuardDependencies {
+  /** Starts counting and says whether it works. */
+  startCounting: () => { readonly available: boolean; readonly reason?: string | undefined };
+  readings: Readings;
+  /** Gives freed memory back to the kernel, off this thread. */
+  releaseFreeMemory: () => Promise<void>;
+  /** Milliseconds, monotonic. */
+  clock: () => number;
+  /** What the machine has, bytes. */
+  totalMemory: () => number;
+  /** Calls `fn` every `ms` without keeping the process alive; returns what stops it. */
+  every: (ms: number, fn: () => void) => () => void;
+  /** Calls `fn` in the next turn without keeping the process alive; returns what stops it. */
+  later: (fn: () => void) => () => void;
+  /** Waits, ms. Default a timer. */
+  delay?: ((ms: number) => Promise<unknown>) | undefined;
+  /** A major collection. Default the real one. */
+  gc?: (() => void) | undefined;
+  /** Waits for a turn of the event loop. */
+  setTurn?: (() => Promise<unknown>) | undefined;
+}

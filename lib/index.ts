@@ -1,0 +1,2 @@
+/** The public exports of `oom-guard`. */
+export * from './counting';

@@ -1,0 +1,3 @@
+export { collectGarbage } from './garbage';
+export type { MemoryReclaimerOptions, ReclaimReport } from './memory-reclaimer';
+export { MemoryReclaimer } from './memory-reclaimer';

@@ -1,0 +1,139 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Readings } from '../counting/readings';
+import type { Reclaimer, ReclaimOptions } from '../pool/reclaimer';
+import { collectGarbage } from './garbage';
+import { LimitedRun } from './limited-run';
+
+const DEFAULT_SLACK_INTERVAL_MS = 100;
+const DEFAULT_GARBAGE_INTERVAL_MS = 250;
+
+/** What one reclaim did. Sizes in bytes, as measured just before and after it. */
+export interface ReclaimReport {
+  readonly kind: 'slack' | 'garbage';
+  /** Nothing was done because the last run is too recent. */
+  readonly suppressed: boolean;
+  readonly liveBefore: number;
+  readonly liveAfter: number;
+  /** What the kernel charges to this process as anonymous. */
+  readonly anonBefore: number;
+  readonly anonAfter: number;
+  /** How long it took. */
+  readonly ms: number;
+  /** What it failed with; a reclaim that fails has simply given nothing back. */
+  readonly error: unknown;
+}
+
+/** Options of {@link MemoryReclaimer}. */
+export interface MemoryReclaimerOptions {
+  /** Gives freed memory back to the kernel, off this thread. */
+  trim: () => Promise<void>;
+  /** A major collection of this isolate. Default {@link collectGarbage}. */
+  gc?: (() => void) | undefined;
+  readings: Pick<Readings, 'live' | 'rss'>;
+  /** Milliseconds, monotonic; the same clock as the pool's. Default `performance.now`. */
+  clock?: (() => number) | undefined;
+  /** Waits for a turn of the event loop, after which finalizers have run. */
+  setTurn?: (() => Promise<unknown>) | undefined;
+  /** Waits, ms. Default a timer. */
+  delay?: ((ms: number) => Promise<unknown>) | undefined;
+  /** How long slack is left alone after it was released, ms. Default 100. */
+  slackIntervalMs?: number | undefined;
+  /** How long garbage is left alone after a collection, ms. Default 250. */
+  garbageIntervalMs?: number | undefined;
+  /** Told of every run; not of those suppressed. Must not throw. */
+  onReport?: ((report: ReclaimReport) => void) | undefined;
+}
+
+/**
+ * Gives back memory that nobody uses: slack to the kernel, garbage to the allocators. Each at most
+ * once in an interval, by one at a time, shared by all who ask while it runs, and measured. Never
+ * rejects: what went wrong is in the report.
+ */
+export class MemoryReclaimer implements Reclaimer {
+  readonly #readings: Pick<Readings, 'live' | 'rss'>;
+  readonly #clock: () => number;
+  readonly #onReport: ((report: ReclaimReport) => void) | undefined;
+  readonly #slack: LimitedRun<ReclaimReport>;
+  readonly #garbage: LimitedRun<ReclaimReport>;
+
+  constructor(options: MemoryReclaimerOptions) {
+    const clock = options.clock ?? (() => performance.now());
+    const delay = options.delay ?? sleep;
+    const gc = options.gc ?? collectGarbage;
+    const setTurn =
+      options.setTurn ?? (() => new Promise<void>((resolve) => setImmediate(resolve)));
+    this.#readings = options.readings;
+    this.#clock = clock;
+    this.#onReport = options.onReport;
+    this.#slack = new LimitedRun({
+      intervalMs: options.slackIntervalMs ?? DEFAULT_SLACK_INTERVAL_MS,
+      clock,
+      delay,
+      run: () => this.#measured('slack', options.trim),
+      suppressed: () => this.#suppressed('slack'),
+    });
+    this.#garbage = new LimitedRun({
+      intervalMs: options.garbageIntervalMs ?? DEFAULT_GARBAGE_INTERVAL_MS,
+      clock,
+      delay,
+      run: () =>
+        this.#measured('garbage', async () => {
+          gc();
+          await setTurn();
+        }),
+      suppressed: () => this.#suppressed('garbage'),
+    });
+  }
+
+  /** Makes the allocators give what was freed back to the kernel. */
+  releaseSlack(options?: ReclaimOptions): Promise<ReclaimReport> {
+    return this.#slack.request(options);
+  }
+
+  /** Collects this isolate's garbage, then lets finalizers run, which free native memory. */
+  collectGarbage(options?: ReclaimOptions): Promise<ReclaimReport> {
+    return this.#garbage.request(options);
+  }
+
+  async #measured(
+    kind: ReclaimReport['kind'],
+    reclaim: () => Promise<void>,
+  ): Promise<ReclaimReport> {
+    const start = this.#clock();
+    const liveBefore = this.#readings.live();
+    const anonBefore = this.#readings.rss().anon;
+    let error: unknown;
+    try {
+      await reclaim();
+    } catch (thrown) {
+      error = thrown;
+    }
+    const report: ReclaimReport = {
+      kind,
+      suppressed: false,
+      liveBefore,
+      liveAfter: this.#readings.live(),
+      anonBefore,
+      anonAfter: this.#readings.rss().anon,
+      ms: this.#clock() - start,
+      error,
+    };
+    this.#onReport?.(report);
+    return report;
+  }
+
+  #suppressed(kind: ReclaimReport['kind']): ReclaimReport {
+    const live = this.#readings.live();
+    const { anon } = this.#readings.rss();
+    return {
+      kind,
+      suppressed: true,
+      liveBefore: live,
+      liveAfter: live,
+      anonBefore: anon,
+      anonAfter: anon,
+      ms: 0,
+      error: undefined,
+    };
+  }
+}
