@@ -2,6 +2,7 @@
  * A memory cgroup with a hard limit for one child process: what a container has, without the
  * container. Linux, cgroup v1 and v2; says why where it cannot be had.
  */
+import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -159,11 +160,23 @@ function makeGroup(): Place {
       problem ||= `cannot create a group in ${parent}: ${(error as NodeJS.ErrnoException).code}`;
       continue;
     }
-    if (isWritable(path.join(directory, controls.limit))) return { directory, controls };
+    const obstacle = obstacleIn(directory, controls);
+    if (obstacle === null) return { directory, controls };
     removeGroup(directory);
-    problem ||= `the memory controller is not delegated to groups below ${parent}`;
+    problem ||= `${obstacle} below ${parent}`;
   }
   throw new Error(problem);
+}
+
+/** What keeps a new group from being of use; null when nothing does. */
+function obstacleIn(directory: string, controls: Controls): string | null {
+  if (!isWritable(path.join(directory, controls.limit))) {
+    return 'the memory controller is not delegated to groups';
+  }
+  // Whoever may create a group may still not move processes into it: that takes a try.
+  const { file, args } = joinThenExecute(directory, '/bin/sh', ['-c', ':']);
+  const { status } = spawnSync(file, args, { stdio: 'ignore' });
+  return status === 0 ? null : 'processes cannot be moved to groups';
 }
 
 /**

@@ -8,8 +8,21 @@ const AT = 100;
 
 describe('MemoryBreaker', () => {
   const table: [name: string, checks: Check[]][] = [
-    ['two over', [[0, OVER, false], [200, OVER, false]]],
-    ['equal is not over', [[0, AT, false], [60, AT, false], [120, AT, false]]],
+    [
+      'two over',
+      [
+        [0, OVER, false],
+        [200, OVER, false],
+      ],
+    ],
+    [
+      'equal is not over',
+      [
+        [0, AT, false],
+        [60, AT, false],
+        [120, AT, false],
+      ],
+    ],
     [
       'one under starts over',
       [
@@ -22,11 +35,31 @@ describe('MemoryBreaker', () => {
         [220, OVER, true],
       ],
     ],
-    ['three over inside 100 ms', [[0, OVER, false], [50, OVER, false], [99, OVER, false]]],
-    ['three over across 100 ms', [[0, OVER, false], [50, OVER, false], [100, OVER, true]]],
+    [
+      'three over inside 100 ms',
+      [
+        [0, OVER, false],
+        [50, OVER, false],
+        [99, OVER, false],
+      ],
+    ],
+    [
+      'three over across 100 ms',
+      [
+        [0, OVER, false],
+        [50, OVER, false],
+        [100, OVER, true],
+      ],
+    ],
     [
       'many over before 100 ms, then one at 100 ms',
-      [[0, OVER, false], [1, OVER, false], [2, OVER, false], [3, OVER, false], [100, OVER, true]],
+      [
+        [0, OVER, false],
+        [1, OVER, false],
+        [2, OVER, false],
+        [3, OVER, false],
+        [100, OVER, true],
+      ],
     ],
     [
       'staying over',
@@ -50,7 +83,14 @@ describe('MemoryBreaker', () => {
         [300, OVER, true],
       ],
     ],
-    ['a negative raw sum', [[0, -1, false], [100, -1, false], [200, -1, false]]],
+    [
+      'a negative raw sum',
+      [
+        [0, -1, false],
+        [100, -1, false],
+        [200, -1, false],
+      ],
+    ],
   ];
 
   it.each(table)('%s', (_name, checks) => {
@@ -89,8 +129,8 @@ describe('MemoryBreaker', () => {
     [{ holdMs: Number.NaN }],
     [{ holdMs: Number.POSITIVE_INFINITY }],
   ])('refuses %o', (bad) => {
-    expect(
-      () => new MemoryBreaker({ limit: 100, usage: () => 0, ...(bad as object) }),
-    ).toThrow(expect.objectContaining({ code: expect.stringMatching(/^ERR_OOM_GUARD_INVALID_/) }));
+    expect(() => new MemoryBreaker({ limit: 100, usage: () => 0, ...(bad as object) })).toThrow(
+      expect.objectContaining({ code: expect.stringMatching(/^ERR_OOM_GUARD_INVALID_/) }),
+    );
   });
 });

@@ -5,7 +5,14 @@ import { rejection } from './fakes';
 
 /** A breaker that trips at the given check, counting from 1. */
 function tripsAt(check: number) {
-  return { limit: 100, lastUsage: 150, checks: 0, check() { return ++this.checks >= check; } };
+  return {
+    limit: 100,
+    lastUsage: 150,
+    checks: 0,
+    check() {
+      return ++this.checks >= check;
+    },
+  };
 }
 
 /** A source that tells what happens to it. */
@@ -120,21 +127,24 @@ describe('guardBatches', () => {
     expect(error).toMatchObject({ source: 'breaker', cause: broken });
   });
 
-  it.each(['async', 'sync'])('lets an error of a source (%s) win over a tripped breaker', async (kind) => {
-    const failure = new Error('source');
-    const breaker = tripsAt(1);
-    const next = () => {
-      throw failure;
-    };
-    const iterable =
-      kind === 'sync'
-        ? { [Symbol.iterator]: () => ({ next }) }
-        : { [Symbol.asyncIterator]: () => ({ next: async () => next() }) };
-    const guarded = guardBatches(iterable as AsyncIterable<number>, { breaker });
-    expect(await rejection(guarded.next())).toBe(failure);
-    expect(breaker.checks).toBe(0);
-    expect(await guarded.next()).toEqual({ done: true, value: undefined });
-  });
+  it.each(['async', 'sync'])(
+    'lets an error of a source (%s) win over a tripped breaker',
+    async (kind) => {
+      const failure = new Error('source');
+      const breaker = tripsAt(1);
+      const next = () => {
+        throw failure;
+      };
+      const iterable =
+        kind === 'sync'
+          ? { [Symbol.iterator]: () => ({ next }) }
+          : { [Symbol.asyncIterator]: () => ({ next: async () => next() }) };
+      const guarded = guardBatches(iterable as AsyncIterable<number>, { breaker });
+      expect(await rejection(guarded.next())).toBe(failure);
+      expect(breaker.checks).toBe(0);
+      expect(await guarded.next()).toEqual({ done: true, value: undefined });
+    },
+  );
 
   it('lets the end of a source win over a tripped breaker', async () => {
     const breaker = tripsAt(1);
@@ -151,9 +161,7 @@ describe('guardBatches', () => {
         closed = true;
       }
     }
-    const error = await rejection(
-      collect(guardBatches(batches(), { breaker: tripsAt(9) })),
-    );
+    const error = await rejection(collect(guardBatches(batches(), { breaker: tripsAt(9) })));
     expect(error).toMatchObject({ message: 'batch' });
     expect(closed).toBe(true);
   });

@@ -66,8 +66,9 @@ function cacheDirectory(): string {
     fs.accessSync(usual, fs.constants.W_OK);
     return usual;
   } catch {
-    const fallback = path.join(os.tmpdir(), 'oom-guard-cache');
-    fs.mkdirSync(fallback, { recursive: true });
+    // A directory for each user: the temporary one is everybody's.
+    const fallback = path.join(os.tmpdir(), `oom-guard-cache-${os.userInfo().uid}`);
+    fs.mkdirSync(fallback, { recursive: true, mode: 0o700 });
     return fallback;
   }
 }
