@@ -11,6 +11,7 @@
       "native/callsites/provider.cc",
       "native/callsites/slot_writer.cc",
       "native/callsites/wrappers.cc",
+      "native/counter/thread_number.cc",
       "native/engine/engine.cc",
       "native/engine/heaps.cc",
       "native/os/linux.cc",

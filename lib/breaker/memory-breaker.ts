@@ -68,6 +68,15 @@ export class MemoryBreaker {
     return this.#lastUsage;
   }
 
+  /**
+   * Starts over, as if usage had just been under the limit: a task was shed, and the next goes only
+   * if usage stays over the limit for as long again.
+   */
+  rearm(): void {
+    this.#streak = 0;
+    this.#tripped = false;
+  }
+
   /** Looks at usage now. True while tripped. */
   check(): boolean {
     this.#lastUsage = this.#usage();

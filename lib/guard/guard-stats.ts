@@ -2,9 +2,12 @@ import type { RefusalSource } from '../errors';
 
 /** What a guard has seen and done since it was made. Sizes in bytes. */
 export interface GuardStats {
-  /** Requests refused, by the check that said no; in `observe` mode those that would have been. */
+  /**
+   * Requests refused, by the check that said no; in `observe` mode those that would have been, or
+   * would have needed room to be made first.
+   */
   readonly refusals: Readonly<Record<RefusalSource, number>>;
-  /** Times the breaker went from closed to tripped. */
+  /** Times the breaker tripped: in `enforce` mode once for each task that was shed. */
   readonly trips: number;
   /** Tasks that were failed for it. */
   readonly shed: number;

@@ -27,6 +27,7 @@ export interface TaskContext {
   holders(): Pick<ResourcesExhaustedDetails, 'reserved' | 'live' | 'consumers'>;
 }
 
+const SWEEP_MIN = 64;
 let lastId = 0;
 
 /** A piece of work under a guard. Made by `guard.run`; what it reserved ends with it. */
@@ -36,6 +37,7 @@ export class GuardTask {
   readonly #context: TaskContext;
   readonly #startedAt: number;
   readonly #reservations = new Set<MemoryReservation>();
+  #sweepAt = SWEEP_MIN;
   #ended = false;
 
   /** Use `guard.run`. */
@@ -74,10 +76,8 @@ export class GuardTask {
     // The name as given is checked before it is put together with the task's.
     const qualified = typeof name === 'string' && name !== '' ? `${this.name}/${name}` : name;
     const reservation = new MemoryConsumer(qualified, options).register(this.#context.pool);
-    for (const old of this.#reservations) {
-      if (old.closed) {
-        this.#reservations.delete(old);
-      }
+    if (this.#reservations.size >= this.#sweepAt) {
+      this.#forgetClosed();
     }
     this.#reservations.add(reservation);
     return reservation;
@@ -114,6 +114,16 @@ export class GuardTask {
   summary(now: number): TaskSummary {
     const { id, name, reserved } = this;
     return { id, name, ageMs: now - this.#startedAt, reserved };
+  }
+
+  /** Seldom enough that a task with many reservations does not look at all of them each time. */
+  #forgetClosed(): void {
+    for (const reservation of this.#reservations) {
+      if (reservation.closed) {
+        this.#reservations.delete(reservation);
+      }
+    }
+    this.#sweepAt = Math.max(SWEEP_MIN, 2 * this.#reservations.size);
   }
 
   #checkRunning(): void {

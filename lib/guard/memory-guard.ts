@@ -68,14 +68,14 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
     });
     const limit = setup.limit.bytes;
     this.pool = this.#makePool(limit, options, dependencies);
-    if (limit !== undefined) {
-      this.#breaker = new MemoryBreaker({
-        ...options.breaker,
-        limit,
-        usage: () => this.#readings.usage(),
-        clock: dependencies.clock,
-      });
-    }
+    // Made even where there is no limit, so that a wrong option is found on every machine.
+    const breaker = new MemoryBreaker({
+      ...options.breaker,
+      limit: limit ?? Number.MAX_SAFE_INTEGER,
+      usage: () => this.#readings.usage(),
+      clock: dependencies.clock,
+    });
+    this.#breaker = limit === undefined ? undefined : breaker;
     this.#context = {
       pool: this.pool,
       clock: this.#clock,
@@ -200,21 +200,22 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
 
   #checkBreaker(breaker: MemoryBreaker, task: GuardTask): boolean {
     const tripped = breaker.check();
-    const tripsNow = tripped && !this.#wasTripped;
-    this.#wasTripped = tripped;
-    if (tripsNow) {
-      this.#counters.trips += 1;
-    }
     const enforced = this.mode === 'enforce';
-    if (tripped && enforced) {
+    const tripsNow = tripped && !this.#wasTripped;
+    // Where a task fails for it the next trip is another one, with a streak of its own.
+    this.#wasTripped = tripped && !enforced;
+    if (!tripsNow) {
+      return false;
+    }
+    this.#counters.trips += 1;
+    if (enforced) {
       this.#counters.shed += 1;
+      // One task at a time: what it held has to go before the next can be to blame.
+      breaker.rearm();
     }
-    // Where no task fails for it, one event an episode is enough.
-    if (tripped && (enforced || tripsNow)) {
-      const { lastUsage: usage, limit } = breaker;
-      this.#emit('trip', { task: task.name, usage, limit, enforced });
-    }
-    return tripped && enforced;
+    const { lastUsage: usage, limit } = breaker;
+    this.#emit('trip', { task: task.name, usage, limit, enforced });
+    return enforced;
   }
 
   #makePool(
@@ -227,11 +228,13 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
       spilled: (report) => this.#spilled(report),
     };
     const clock = this.#clock;
-    if (limit === undefined) {
-      return options.pool ?? new UnboundedMemoryPool({ clock });
-    }
-    const pool = new RealUsagePool(options.pool ?? new GreedyMemoryPool(limit, { clock }), {
-      limit,
+    const declared =
+      options.pool ??
+      (limit === undefined
+        ? new UnboundedMemoryPool({ clock })
+        : new GreedyMemoryPool(limit, { clock }));
+    const real = new RealUsagePool(declared, {
+      limit: limit ?? Number.MAX_SAFE_INTEGER,
       readings: this.#readings,
       reclaimer: this.#reclaimer,
       heapRatio: options.heapRatio,
@@ -242,7 +245,10 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
       clock,
       observer,
     });
-    return this.mode === 'observe' ? new ObservingPool(pool) : pool;
+    if (limit === undefined) {
+      return declared;
+    }
+    return this.mode === 'observe' ? new ObservingPool(real) : real;
   }
 
   #watchingPeaks(readings: Readings): Readings {
@@ -300,10 +306,11 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
   }
 
   #warn(warning: GuardWarning): void {
-    if (this.listenerCount('warning') === 0) {
-      process.emitWarning(warning.message, { type: 'OomGuardWarning', code: warning.code });
-    } else {
+    if (this.listenerCount('warning') > 0) {
       this.#emit('warning', warning);
+    } else if (warning.code !== 'ERR_OOM_GUARD_TRACK_ONLY') {
+      // Outside a container tracking only is what everybody has; that is not worth a line each.
+      process.emitWarning(warning.message, { type: 'OomGuardWarning', code: warning.code });
     }
   }
 

@@ -8,8 +8,8 @@ import { MemoryReservation } from './memory-reservation';
  *
  * It should let go of at least `requestedBytes`, then shrink its reservations by what it let go.
  * It may be asynchronous. One callback runs at a time, and while it runs the bytes it asks for
- * itself are granted or refused at once, without spilling. It must not wait for a `grow` that is
- * still pending: that one waits for it.
+ * itself are granted or refused at once, without spilling. It must end, and must not wait for a
+ * `grow` that is still pending: whoever waits for room waits for it.
  */
 export type SpillCallback = (requestedBytes: number) => void | Promise<void>;
 

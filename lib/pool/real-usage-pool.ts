@@ -77,7 +77,8 @@ export class RealUsagePool extends MemoryPool {
    *   the margin, `ERR_OOM_GUARD_INVALID_ARGUMENT` for the rest
    */
   constructor(inner: MemoryPool, options: RealUsagePoolOptions) {
-    if (!(inner instanceof MemoryPool)) {
+    // Not instanceof: it may come from another copy of this package.
+    if (typeof inner?.requestGrow !== 'function') {
       throw new ArgumentTypeError(
         'ERR_OOM_GUARD_INVALID_ARGUMENT',
         'inner pool',

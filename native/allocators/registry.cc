@@ -27,6 +27,7 @@ void Registry::start(const RegistryOptions& options) {
   if (started()) return;
   Locked locked(&lock_);
   if (started()) return;
+  find_thread_numbers();
   images_.refresh();
   start_process_malloc(options.patch);
   visit_images();

@@ -1,47 +1,22 @@
 // The counter: where bytes handed out and given back are added up and read.
-// 64 padded shards of monotonic totals; a thread always hits the same one. Includes nothing of ours.
+// 64 padded shards of monotonic totals; a thread always hits the same one. Includes nothing of ours but the number of a thread.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "counter/thread_number.h"
+
 namespace oom_guard {
 
-constexpr unsigned kShardBits = 6;
-constexpr unsigned kShardCount = 1u << kShardBits;
+constexpr unsigned kShardCount = 1u << kThreadNumberBits;
 
 // 128 bytes: the adjacent-line prefetcher of x86 pairs two lines of 64, and some arm64 lines are 128.
 struct alignas(128) Shard {
   std::atomic<uint64_t> allocated{0};
   std::atomic<uint64_t> freed{0};
 };
-
-// The thread pointer, without touching thread-local storage: a TLS access from a dlopened library
-// may call into the loader, which may allocate, which would come back here.
-inline uintptr_t thread_pointer() noexcept {
-#if defined(__x86_64__)
-  uintptr_t tp;
-  __asm__("mov %%fs:0, %0" : "=r"(tp));
-  return tp;
-#elif defined(__aarch64__)
-  uintptr_t tp;
-  __asm__("mrs %0, tpidr_el0" : "=r"(tp));
-  return tp;
-#else
-#error "no thread pointer for this architecture"
-#endif
-}
-
-// Multiplicative hash of the page that the thread pointer lies in. The stacks of threads lie at equal
-// distances, mostly powers of two with or without a guard page, so a multiplier is good when the
-// multiples of such a distance spread. This one was searched for: for every power of two from 64 KiB
-// to 128 MiB, give or take a few pages or a huge page, 20 threads get 20 shards; the golden ratio
-// (0x9E37...) gets as few as 4.
-inline unsigned shard_index(uintptr_t tp) noexcept {
-  return static_cast<unsigned>((static_cast<uint64_t>(tp >> 12) * 0xE4C415E556047435ull) >>
-                               (64 - kShardBits));
-}
 
 struct Totals {
   uint64_t allocated;
@@ -77,7 +52,7 @@ class Shards {
 
  private:
   static constexpr std::memory_order kRelaxed = std::memory_order_relaxed;
-  Shard& mine() noexcept { return shards_[shard_index(thread_pointer())]; }
+  Shard& mine() noexcept { return shards_[thread_number()]; }
 
   Shard shards_[kShardCount];
 };

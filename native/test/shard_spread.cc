@@ -12,7 +12,7 @@ constexpr int kThreads = 20;
 pthread_barrier_t g_all_alive;
 
 void* note_shard(void* out) {
-  *static_cast<unsigned*>(out) = oom_guard::shard_index(oom_guard::thread_pointer());
+  *static_cast<unsigned*>(out) = oom_guard::thread_number();
   pthread_barrier_wait(&g_all_alive);  // or two would get the same stack, one after the other
   return nullptr;
 }
@@ -20,6 +20,7 @@ void* note_shard(void* out) {
 }  // namespace
 
 int main() {
+  CHECK(oom_guard::find_thread_numbers(), "the C library does not show a thread's number");
   for (size_t stack = 64 << 10; stack <= 64u << 20; stack *= 2) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);

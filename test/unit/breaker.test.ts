@@ -105,6 +105,20 @@ describe('MemoryBreaker', () => {
     }
   });
 
+  it('starts over when it is rearmed', () => {
+    let now = 0;
+    const breaker = new MemoryBreaker({ limit: 100, usage: () => OVER, clock: () => now });
+    const checks = [0, 50, 100, 150, 200, 250].map((at) => {
+      now = at;
+      const tripped = breaker.check();
+      if (at === 100) {
+        breaker.rearm();
+      }
+      return tripped;
+    });
+    expect(checks).toEqual([false, false, true, false, false, true]);
+  });
+
   it('can be told how many checks and how long', () => {
     let now = 0;
     const breaker = new MemoryBreaker({

@@ -151,6 +151,9 @@ describe('the limit', () => {
     [{ limit: 1000, containerMargin: 'x' }],
     [{ limit: 1000, breaker: { checks: 0 } }],
     [{ limit: 1000, pool: {} }],
+    [{ heapRatio: 2 }],
+    [{ breaker: { checks: 0 } }],
+    [{ pool: {} }],
   ])('refuses %o and leaves no timer behind', (bad) => {
     expect(() => make(bad as MemoryGuardOptions)).toThrow(
       expect.objectContaining({ code: expect.stringMatching(/^ERR_OOM_GUARD_INVALID_/) }),
@@ -344,6 +347,25 @@ describe('the breaker', () => {
     expect(await overLimit(guard, 'greedy')).toBe(5);
     expect(trips).toEqual([{ task: 'greedy', usage: 1001, limit: 1000, enforced: false }]);
     expect(guard.stats()).toMatchObject({ trips: 1, shed: 0 });
+  });
+
+  it('sheds one task at a time: the next goes only after as long again', async () => {
+    const guard = make();
+    p.liveBytes = 1001;
+    const outcomes = Promise.allSettled(
+      ['a', 'b'].map((name) =>
+        guard.run(name, async (task) => {
+          let seen = 0;
+          for await (const _ of task.batches([1, 2, 3, 4])) {
+            seen += 1;
+            p.now += 30;
+          }
+          return seen;
+        }),
+      ),
+    );
+    expect((await outcomes).map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+    expect(guard.stats()).toMatchObject({ trips: 1, shed: 1 });
   });
 
   it('takes its own numbers', async () => {

@@ -151,4 +151,14 @@ describe('collectGarbage', () => {
     expect(ref.deref() === undefined).toBe(true);
     expect(globalThis.gc).toBeUndefined();
   });
+
+  it('has freed dropped Buffers when it returns', async () => {
+    collectGarbage();
+    const before = process.memoryUsage().arrayBuffers;
+    (() => Array.from({ length: 64 }, () => Buffer.alloc(2 ** 20, 1)))();
+    expect(process.memoryUsage().arrayBuffers - before).toBeGreaterThan(60 * 2 ** 20);
+    await new Promise((resolve) => setImmediate(resolve));
+    collectGarbage();
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(2 ** 20);
+  });
 });

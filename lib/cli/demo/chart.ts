@@ -46,9 +46,7 @@ export async function chart(outcome: Outcome, paint: Paint): Promise<string> {
   const layers = series.map(({ values, symbols }) =>
     plot(values, { min: 0, max, height: rows, offset: 2, symbols, format }).split('\n'),
   );
-  const lines = (layers[0] ?? []).map((line, y) =>
-    [...line].map((_, x) => topmost(layers, series, x, y, paint)).join(''),
-  );
+  const lines = (layers[0] ?? []).map((_, y) => overlay(layers, series, y, paint));
   const seconds = ((samples.at(-1)?.at ?? 0) / 1000).toFixed(0);
   const legend = series.map(({ name, sign, color }) => paint(`${sign}${sign} ${name}`, color));
   const end = `${seconds} s`;
@@ -59,14 +57,24 @@ export async function chart(outcome: Outcome, paint: Paint): Promise<string> {
   ].join('\n');
 }
 
-/** The character of the last series that has one here; labels and axis are the same in all. */
-function topmost(layers: string[][], series: Series[], x: number, y: number, paint: Paint): string {
-  for (let i = layers.length - 1; i >= 0; i--) {
-    const character = layers[i]?.[y]?.[x];
-    if (character === undefined || character === ' ') continue;
-    return x <= labelWidth ? character : paint(character, (series[i] as Series).color);
+/** Line `y`: in each column the last series that has something there. Label and axis are shared. */
+function overlay(layers: string[][], series: Series[], y: number, paint: Paint): string {
+  const lines = layers.map((layer) => [...(layer[y] ?? '')]);
+  let text = (lines[0] ?? []).slice(0, labelWidth + 1).join('');
+  let stretch = '';
+  let owner: Series | undefined;
+  const flush = () => {
+    text += owner ? paint(stretch, owner.color) : stretch;
+    stretch = '';
+  };
+  for (let x = labelWidth + 1; x <= labelWidth + columns; x++) {
+    const top = lines.findLastIndex((line) => (line[x] ?? ' ') !== ' ');
+    if (series[top] !== owner) flush();
+    owner = series[top];
+    stretch += top < 0 ? ' ' : lines[top]?.[x];
   }
-  return ' ';
+  flush();
+  return text.trimEnd();
 }
 
 function dotted(name: string, values: number[], sign: string, color: Series['color']): Series {

@@ -1,9 +1,17 @@
 /** The demo's child process: one job, with or without the guard, telling its parent how it goes. */
 import { liveBytes, startCounting } from '../../counting';
 import { createMemoryGuard, type MemoryGuard } from '../../guard';
+import type { MemoryReservation } from '../../pool';
 import { holdAsObjects, holdInBuffers } from './held-rows';
 import type { JobMessage, JobSpec } from './protocol';
-import { type Gate, openGate, type Progress, type Sorted, sortLineitem } from './sort-job';
+import {
+  type Gate,
+  openGate,
+  type Progress,
+  type Reserved,
+  type Sorted,
+  sortLineitem,
+} from './sort-job';
 import { startThumbnails } from './thumbnails';
 
 /** How often the parent hears from us, milliseconds. */
@@ -66,14 +74,23 @@ async function withDuckDB(
     return await guard.run('sort lineitem', (task) =>
       run({
         batches: (source) => task.batches(source),
-        reserve: (name, where, spill) =>
-          task.reserve(name, spill ? { in: where, spill } : { in: where }),
+        reserve: (name, where, spill) => reserved(task.reserve(name, { in: where, spill })),
       }),
     );
   } finally {
     connection.closeSync();
     instance.closeSync();
   }
+}
+
+/** The job asks before it makes its rows, so nothing of a request is allocated yet. */
+function reserved(reservation: MemoryReservation): Reserved {
+  return {
+    tryGrow: (bytes) => reservation.tryGrow(bytes, { alreadyAllocated: 0 }),
+    grow: (bytes) => reservation.grow(bytes, { alreadyAllocated: 0 }),
+    allocated: (bytes) => reservation.allocated(bytes),
+    shrink: (bytes) => reservation.shrink(bytes),
+  };
 }
 
 function sampler(progress: Progress, guard: MemoryGuard | undefined): () => void {

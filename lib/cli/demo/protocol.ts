@@ -26,7 +26,7 @@ export interface Sample {
   rss: number;
   /** Written to the spill file so far. */
   spilled: number;
-  /** Requests that the guard refused. */
+  /** Requests that found no room at first. */
   refusals: number;
   /** Rows read so far. */
   rows: number;
@@ -40,7 +40,6 @@ export interface JobResult {
   hash: string;
   rows: number;
   thumbnails: number;
-  /** Where memory was short, as the guard tells it. */
   aggregates: Aggregate[];
 }
 

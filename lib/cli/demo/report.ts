@@ -39,7 +39,7 @@ export function outcomeTable(outcomes: readonly Outcome[], paint: Paint): string
       result ? result.hash.slice(0, 8) : '-',
     ]);
   }
-  return `${table.toString()}\nlive, V8 heap and RSS are the highest seen; result is the head of a SHA-256`;
+  return `${table.toString()}\nlive, V8 heap and RSS: highest seen; refused: requests without room at first;\nresult: head of the SHA-256 of the sorted rows and the aggregates`;
 }
 
 const frame = Object.fromEntries(

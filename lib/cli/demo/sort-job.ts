@@ -21,15 +21,24 @@ export interface Gate {
 
 /** Bytes asked for. */
 export interface Reserved {
-  /** Resolves when granted, rejects when refused for good. */
+  /** Asks for bytes that are not allocated yet; false when there is no room now. */
+  tryGrow(bytes: number): boolean;
+  /** The same, making room: resolves when granted, rejects when refused for good. */
   grow(bytes: number): Promise<void>;
+  /** What was granted has been allocated, and is seen by the counting from here on. */
+  allocated(bytes: number): void;
   shrink(bytes: number): void;
 }
 
 /** Grants everything: a job without a guard. */
 export const openGate: Gate = {
   batches: (source) => source,
-  reserve: () => ({ grow: async () => {}, shrink: () => {} }),
+  reserve: () => ({
+    tryGrow: () => true,
+    grow: async () => {},
+    allocated: () => {},
+    shrink: () => {},
+  }),
 };
 
 /** Where the job is, for whoever watches it. */
@@ -78,10 +87,11 @@ export async function sortLineitem(
   try {
     for await (const batch of gate.batches(readBatches(connection, file, held.batchRows))) {
       const bytes = held.bytesFor(batch.rows);
-      await rows.grow(bytes);
+      if (!rows.tryGrow(bytes)) await rows.grow(bytes);
       if (failure !== undefined) throw failure;
       heldBytes += bytes;
       held.add(batch);
+      rows.allocated(bytes);
       progress.rows += batch.rows;
     }
     const merging = gate.reserve('merge', 'native');
