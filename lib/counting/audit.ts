@@ -61,7 +61,16 @@ export function audit(): AuditEntry[] {
     }
     const difference = distance(oracle, live);
     const { bound, note } = boundOf(name);
-    return { name, mechanism, live, oracle, difference, bound, holds: Math.abs(difference) <= bound, note };
+    return {
+      name,
+      mechanism,
+      live,
+      oracle,
+      difference,
+      bound,
+      holds: Math.abs(difference) <= bound,
+      note,
+    };
   });
 }
 
@@ -79,7 +88,10 @@ function boundOf(name: string): { bound: number; note: string } {
   const bound = GLIBC_BOUND + GLIBC_PER_ARENA * arenas;
   if (cachesAreOff()) return { bound, note: '' };
   const blur = GLIBC_CACHE_PER_THREAD * threads;
-  return { bound: bound + blur, note: `thread caches of ${threads} threads blur it by up to ${blur}` };
+  return {
+    bound: bound + blur,
+    note: `thread caches of ${threads} threads blur it by up to ${blur}`,
+  };
 }
 
 function countThreads(): number {

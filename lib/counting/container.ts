@@ -115,7 +115,9 @@ function parseMount(line: string): Mount[] {
 
 /** Spaces and the like are written as `\040`. */
 function unescape(field: string): string {
-  return field.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)));
+  return field.replace(/\\([0-7]{3})/g, (_, octal) =>
+    String.fromCharCode(Number.parseInt(octal, 8)),
+  );
 }
 
 function readText(file: string): string | undefined {

@@ -1,10 +1,10 @@
 /** The number that gates: bytes handed out and not given back. */
 import { loadNative } from '../native';
+import { ContainerReader } from './container';
 import { readHeap, usedHeap } from './heap';
+import type { Readings } from './readings';
 import { readRss } from './rss';
 import { countingBinding } from './start';
-import { ContainerReader } from './container';
-import type { Readings } from './readings';
 
 /**
  * Bytes that the counted allocators of this process have handed out and not got back. 0 while

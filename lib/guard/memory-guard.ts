@@ -231,7 +231,7 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
     const declared =
       options.pool ??
       (limit === undefined
-        ? new UnboundedMemoryPool({ clock })
+        ? new UnboundedMemoryPool({ clock, observer })
         : new GreedyMemoryPool(limit, { clock }));
     const real = new RealUsagePool(declared, {
       limit: limit ?? Number.MAX_SAFE_INTEGER,

@@ -108,8 +108,8 @@ export class MemoryReservation {
   }
 
   /**
-   * Says that `bytes` of what was granted have been allocated by now, so that they are no longer
-   * counted beside the live bytes they have become part of. Optional: a grant stops being counted
+   * Says that `bytes` of what was granted have been allocated and written to by now, so that they
+   * are no longer counted beside the live bytes they have become part of. Optional: a grant stops being counted
    * that way after a while by itself. Saying too much does no harm.
    */
   allocated(bytes: number): void {
