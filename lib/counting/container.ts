@@ -109,12 +109,12 @@ function parseMount(line: string): Mount[] {
   const point = fields[4];
   if (root === undefined || point === undefined || type === undefined) return [];
   return [
-    { root: unescape(root), point: unescape(point), type, options: (options ?? '').split(',') },
+    { root: unescapeField(root), point: unescapeField(point), type, options: (options ?? '').split(',') },
   ];
 }
 
 /** Spaces and the like are written as `\040`. */
-function unescape(field: string): string {
+function unescapeField(field: string): string {
   return field.replace(/\\([0-7]{3})/g, (_, octal) =>
     String.fromCharCode(Number.parseInt(octal, 8)),
   );

@@ -12,7 +12,7 @@ import { countingBinding } from './start';
  */
 export function liveBytes(): number {
   const live = rawLiveBytes();
-  return live > 0 ? live : 0;
+  return Math.max(live, 0);
 }
 
 /** Like {@link liveBytes}, but below zero when more was freed than was seen allocated. */

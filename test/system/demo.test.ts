@@ -5,7 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { settingsFrom } from '../../lib/cli/demo/main';
-import { kernelLimitsAvailable } from '../../lib/cli/kernel-limit';
+import { createKernelLimit, kernelLimitsAvailable } from '../../lib/cli/kernel-limit';
 
 const support = kernelLimitsAvailable();
 const temporary = fs.mkdtempSync(path.join(os.tmpdir(), 'oom-guard-test-'));
@@ -29,7 +29,7 @@ async function demo(environment: NodeJS.ProcessEnv, interruptAt?: RegExp) {
   child.stdout.on('data', listen);
   child.stderr.on('data', listen);
   const [code, signal] = await once(child, 'close');
-  return { code, signal, output };
+  return { code, signal, output, pid: child.pid };
 }
 
 /** The cells of the outcome table, by job and run. */
@@ -49,40 +49,49 @@ function expectTrace(output: string, kind: string, dead: string): void {
   expect(rows.get(`${kind} guarded`)?.at(-1)?.slice(-8), output).toBe(result);
 }
 
-function expectNothingLeft(): void {
+/** Where the groups are made. */
+function groupsDirectory(): string {
+  const group = createKernelLimit(2 ** 20);
+  group.close();
+  return path.dirname(group.directory);
+}
+
+function expectNothingLeft(pid: number | undefined): void {
+  const groups = fs.readdirSync(groupsDirectory());
+  expect(groups.filter((name) => name.startsWith(`oom-guard-${pid}-`))).toEqual([]);
   expect(fs.readdirSync(scratch)).toEqual([]);
   expect(fs.readdirSync(data).filter((name) => !name.endsWith('.parquet'))).toEqual([]);
 }
 
 describe.runIf(support.available)('npm run demo', () => {
   it('rows in Buffers: killed by the kernel without the guard, finished with it', async () => {
-    const { code, output } = await demo({
+    const { code, output, pid } = await demo({
       OOM_GUARD_DEMO_JOBS: 'buffers',
-      OOM_GUARD_DEMO_ROWS: '5000000',
+      OOM_GUARD_DEMO_ROWS: '4500000',
     });
     expectTrace(output, 'buffers', '137 kernel');
-    expect(output).toContain('lineitem-v1-5000000.parquet');
+    expect(output).toContain('lineitem-v1-4500000.parquet');
     expect(code, output).toBe(0);
-    expectNothingLeft();
+    expectNothingLeft(pid);
   }, 120_000);
 
   it('rows as objects: aborted by V8 without the guard, finished with it', async () => {
-    const { code, output } = await demo({
+    const { code, output, pid } = await demo({
       OOM_GUARD_DEMO_JOBS: 'objects',
-      OOM_GUARD_DEMO_ROWS: '2000000',
+      OOM_GUARD_DEMO_ROWS: '1500000',
     });
     expectTrace(output, 'objects', '134 V8');
     expect(code, output).toBe(0);
-    expectNothingLeft();
+    expectNothingLeft(pid);
   }, 120_000);
 
   it('leaves nothing behind when it is interrupted', async () => {
-    const { signal } = await demo(
-      { OOM_GUARD_DEMO_JOBS: 'objects', OOM_GUARD_DEMO_ROWS: '2000000' },
+    const { signal, pid } = await demo(
+      { OOM_GUARD_DEMO_JOBS: 'objects', OOM_GUARD_DEMO_ROWS: '1500000' },
       /\[2\/3\].*exit/,
     );
     expect(signal).toBe('SIGINT');
-    expectNothingLeft();
+    expectNothingLeft(pid);
   }, 120_000);
 });
 

@@ -85,7 +85,10 @@ async function writeParquet(
   });
   try {
     const connection = await instance.connect();
-    const timer = setInterval(() => onProgress(connection.progress.percentage / 100), 250);
+    const timer = setInterval(() => {
+      // Below 0 as long as DuckDB cannot tell.
+      onProgress(Math.max(0, connection.progress.percentage) / 100);
+    }, 250);
     try {
       await connection.run('SET enable_progress_bar = true; SET enable_progress_bar_print = false');
       await connection.run(

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { createKernelLimit } from '../kernel-limit';
+import { createKernelLimit, type KernelLimit } from '../kernel-limit';
 import { onExit } from '../on-exit';
 import type { JobKind, JobMessage, JobResult, Sample } from './protocol';
 
@@ -56,10 +56,13 @@ const referenceHeap = 4096;
 export async function runJob(plan: RunPlan, onSample: (sample: Sample) => void): Promise<Outcome> {
   const spillDirectory = fs.mkdtempSync(path.join(os.tmpdir(), 'oom-guard-demo-'));
   // By us and not by the child, which may be killed at any moment.
-  const removeSpill = () => fs.rmSync(spillDirectory, { recursive: true, force: true });
+  // Repeatedly, because a child that is being killed may still be writing.
+  const removeSpill = () =>
+    fs.rmSync(spillDirectory, { recursive: true, force: true, maxRetries: 10, retryDelay: 20 });
   const forgetSpill = onExit(removeSpill);
-  const group = plan.kernelLimit === null ? null : createKernelLimit(plan.kernelLimit);
+  let group: KernelLimit | null = null;
   try {
+    if (plan.kernelLimit !== null) group = createKernelLimit(plan.kernelLimit);
     return await watch(plan, spillDirectory, group, onSample);
   } finally {
     group?.close();
@@ -71,7 +74,7 @@ export async function runJob(plan: RunPlan, onSample: (sample: Sample) => void):
 function watch(
   plan: RunPlan,
   spillDirectory: string,
-  group: ReturnType<typeof createKernelLimit> | null,
+  group: KernelLimit | null,
   onSample: (sample: Sample) => void,
 ): Promise<Outcome> {
   const { kind, file, guardLimit } = plan;

@@ -1,0 +1,39 @@
+// Loads a library behind Node's back and lets it allocate: `load(path)`, then `hold(bytes)`.
+#include <dlfcn.h>
+#include <node_api.h>
+
+static void* (*late_allocate)(size_t);
+
+static napi_value load(napi_env env, napi_callback_info info) {
+  napi_value argument;
+  size_t count = 1;
+  char path[4096];
+  napi_get_cb_info(env, info, &count, &argument, nullptr, nullptr);
+  napi_get_value_string_utf8(env, argument, path, sizeof(path), nullptr);
+  void* library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+  if (library == nullptr) {
+    napi_throw_error(env, nullptr, dlerror());
+    return nullptr;
+  }
+  late_allocate = reinterpret_cast<void* (*)(size_t)>(dlsym(library, "late_allocate"));
+  return nullptr;
+}
+
+static napi_value hold(napi_env env, napi_callback_info info) {
+  napi_value argument;
+  size_t count = 1;
+  int64_t bytes;
+  napi_get_cb_info(env, info, &count, &argument, nullptr, nullptr);
+  napi_get_value_int64(env, argument, &bytes);
+  late_allocate(static_cast<size_t>(bytes));
+  return nullptr;
+}
+
+NAPI_MODULE_INIT() {
+  napi_value function;
+  napi_create_function(env, "load", NAPI_AUTO_LENGTH, load, nullptr, &function);
+  napi_set_named_property(env, exports, "load", function);
+  napi_create_function(env, "hold", NAPI_AUTO_LENGTH, hold, nullptr, &function);
+  napi_set_named_property(env, exports, "hold", function);
+  return exports;
+}
