@@ -109,7 +109,12 @@ function parseMount(line: string): Mount[] {
   const point = fields[4];
   if (root === undefined || point === undefined || type === undefined) return [];
   return [
-    { root: unescapeField(root), point: unescapeField(point), type, options: (options ?? '').split(',') },
+    {
+      root: unescapeField(root),
+      point: unescapeField(point),
+      type,
+      options: (options ?? '').split(','),
+    },
   ];
 }
 

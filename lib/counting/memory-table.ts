@@ -13,7 +13,7 @@ export function renderMemory(data: MemoryData): string {
     wordWrap: true,
     wrapOnWordBoundary: false,
     style: { head: [], border: [], compact: true },
-    head: ['memory', 'counted by', 'bytes', 'owner'],
+    head: ['memory', 'mechanism', 'bytes', 'owner'],
   });
   for (const allocator of data.allocators) {
     table.push([
@@ -31,10 +31,10 @@ export function renderMemory(data: MemoryData): string {
     `${data.isolates} isolate${data.isolates === 1 ? '' : 's'}`,
   ]);
   table.push(['V8 heap used', '', size(data.heap.used), `limit ${size(data.heap.limit)}`]);
-  table.push(['RSS', '', size(data.rss.total), '']);
-  table.push(['  anonymous', '', size(data.rss.anon), '']);
-  table.push(['  mapped files', '', size(data.rss.file), '']);
-  if (data.rss.shared > 0) table.push(['  shared', '', size(data.rss.shared), '']);
+  table.push(['RSS, all', '', size(data.rss.total), '']);
+  table.push(['RSS, anonymous', '', size(data.rss.anon), '']);
+  table.push(['RSS, mapped files', '', size(data.rss.file), '']);
+  if (data.rss.shared > 0) table.push(['RSS, shared', '', size(data.rss.shared), '']);
   if (data.container?.limit !== undefined) {
     table.push([
       'container limit',

@@ -13,9 +13,12 @@ const run = (workload: string, order: 'before' | 'after') =>
     env: CACHES_OFF,
   });
 
-test.each(['before', 'after'] as const)("DuckDB's jemalloc, counting started %s it", async (order) => {
-  expectDuckDBAgrees(await run('duckdb', order));
-});
+test.each(['before', 'after'] as const)(
+  "DuckDB's jemalloc, counting started %s it",
+  async (order) => {
+    expectDuckDBAgrees(await run('duckdb', order));
+  },
+);
 
 test.each(['before', 'after'] as const)('sharp, counting started %s it', async (order) => {
   const report = await run('sharp', order);
