@@ -21,7 +21,7 @@ async function runOnce(containerCheck) {
     ]);
     const { MALLOC_ARENA_MAX: _, ...env } = process.env;
     const child = spawn(file, args, {
-      env: { ...env, NODE_OPTIONS: '', UV_THREADPOOL_SIZE: '16' },
+      env: { ...env, NODE_OPTIONS: '', UV_THREADPOOL_SIZE: '10' },
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     let output = '';

@@ -26,7 +26,9 @@ const EngineApi& engine_of(const Napi::CallbackInfo& info) {
 
 constexpr const char* kMechanisms[] = {"none", "callsites", "hooks", "stats", "pages"};
 
-double clamp_to_zero(int64_t bytes) { return bytes > 0 ? static_cast<double>(bytes) : 0; }
+double clamp_to_zero(int64_t bytes) {
+  return bytes > 0 ? static_cast<double>(bytes) : 0;
+}
 
 void Start(const Napi::CallbackInfo& info) {
   engine_of(info).start(info[0].ToBoolean());
@@ -34,7 +36,9 @@ void Start(const Napi::CallbackInfo& info) {
   if (environment->heap_slot < 0) environment->heap_slot = environment->engine->heap_acquire();
 }
 
-void Rescan(const Napi::CallbackInfo& info) { engine_of(info).rescan(); }
+void Rescan(const Napi::CallbackInfo& info) {
+  engine_of(info).rescan();
+}
 
 Napi::Value Live(const Napi::CallbackInfo& info) {
   return Napi::Number::New(info.Env(), static_cast<double>(engine_of(info).live()));
@@ -75,7 +79,8 @@ Napi::Value Allocators(const Napi::CallbackInfo& info) {
     to["allocated"] = Napi::Number::New(env, static_cast<double>(from.allocated));
     to["freed"] = Napi::Number::New(env, static_cast<double>(from.freed));
     to["live"] = Napi::Number::New(
-        env, static_cast<double>(from.baseline + static_cast<int64_t>(from.allocated - from.freed)));
+        env,
+        static_cast<double>(from.baseline + static_cast<int64_t>(from.allocated - from.freed)));
     to["note"] = Napi::String::New(env, from.note);
     list[i] = to;
   }

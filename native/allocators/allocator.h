@@ -36,9 +36,8 @@ void set_baseline(Allocator* allocator, InUse in_use) {
   allocator->baseline_known = in_use(&bytes);
   Totals totals = allocator->shards.sum();
   int64_t counted = static_cast<int64_t>(totals.allocated - totals.freed);
-  allocator->baseline.store(
-      allocator->baseline_known ? static_cast<int64_t>(bytes) - counted : 0,
-      std::memory_order_relaxed);
+  allocator->baseline.store(allocator->baseline_known ? static_cast<int64_t>(bytes) - counted : 0,
+                            std::memory_order_relaxed);
 }
 
 }  // namespace oom_guard

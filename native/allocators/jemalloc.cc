@@ -34,9 +34,8 @@ unsigned g_context_count;  // under the registry's lock
 void on_alloc(void* extra, int type, void* result, uintptr_t result_raw, uintptr_t*) {
   // A posix_memalign that failed comes here too, with whatever stood in *memptr; its raw result is
   // the error. For all others the raw result is the pointer.
-  bool succeeded = type == kTypePosixMemalign
-                       ? result_raw == 0
-                       : result_raw == reinterpret_cast<uintptr_t>(result);
+  bool succeeded = type == kTypePosixMemalign ? result_raw == 0
+                                              : result_raw == reinterpret_cast<uintptr_t>(result);
   if (result == nullptr || !succeeded) return;
   auto* context = static_cast<HookContext*>(extra);
   context->shards->book_allocated(context->usable_size(result));
@@ -73,7 +72,8 @@ bool Jemalloc::find(const ElfImage& image, Jemalloc* out) {
     out->usable_size_ = reinterpret_cast<size_t (*)(void*)>(usable);
     return true;
   };
-  for (const char* name = nullptr; (name = image.next_name_with_suffix(kSuffix, name)) != nullptr;) {
+  for (const char* name = nullptr;
+       (name = image.next_name_with_suffix(kSuffix, name)) != nullptr;) {
     // The linker may have merged the tails of several names into one; the longest comes first.
     for (const char* at = name; strlen(at) >= kSuffixLength; ++at) {
       if (take(at)) return true;
@@ -92,15 +92,15 @@ bool Jemalloc::install_hooks(Allocator* allocator, const char** why) {
   Hooks hooks = {on_alloc, on_dalloc, on_expand, context};
   void* handle = nullptr;
   size_t handle_size = sizeof(handle);
-  int error =
-      mallctl_("experimental.hooks.install", &handle, &handle_size, &hooks, sizeof(hooks));
+  int error = mallctl_("experimental.hooks.install", &handle, &handle_size, &hooks, sizeof(hooks));
   if (error == 0) {
     ++g_context_count;
     return true;
   }
-  *why = error == EAGAIN   ? "all four of this jemalloc's hook slots are taken"
-         : error == ENOENT ? "this jemalloc has no experimental.hooks (they exist in 5.2.0 to 5.3.1)"
-                           : "this jemalloc refused the hooks";
+  *why = error == EAGAIN ? "all four of this jemalloc's hook slots are taken"
+         : error == ENOENT
+             ? "this jemalloc has no experimental.hooks (they exist in 5.2.0 to 5.3.1)"
+             : "this jemalloc refused the hooks";
   return false;
 }
 
@@ -124,6 +124,8 @@ bool Jemalloc::in_use(uint64_t* bytes) const {
   return true;
 }
 
-void Jemalloc::purge() const { mallctl_("arena.4096.purge", nullptr, nullptr, nullptr, 0); }
+void Jemalloc::purge() const {
+  mallctl_("arena.4096.purge", nullptr, nullptr, nullptr, 0);
+}
 
 }  // namespace oom_guard

@@ -92,7 +92,8 @@ void ElfImage::relro(size_t page_size, uintptr_t* first, uintptr_t* last) const 
   }
 }
 
-// glibc has already added the base to the pointers in a dynamic section, musl and the vdso have not.
+// glibc has already added the base to the pointers in a dynamic section, musl and the vdso have
+// not.
 uintptr_t ElfImage::resolve(uintptr_t value, size_t length) const {
   if (contains(value, length)) return value;
   if (contains(base_ + value, length)) return base_ + value;

@@ -30,7 +30,7 @@ struct ImportSlot {
 class ElfImage {
  public:
   // `base` is the load bias and `phdr` the program headers as the loader reports them.
-  ImageError parse(uintptr_t base, const ElfW(Phdr)* phdr, size_t phdr_count);
+  ImageError parse(uintptr_t base, const ElfW(Phdr) * phdr, size_t phdr_count);
 
   uintptr_t base() const { return base_; }
   uintptr_t dynamic() const { return dynamic_; }
@@ -44,17 +44,17 @@ class ElfImage {
   void relro(size_t page_size, uintptr_t* first, uintptr_t* last) const;
 
   uint32_t symbol_count() const { return symbol_count_; }
-  // Symbols below this index are not in the hash table: imports. An executable's canonical stubs are
-  // undefined too, but hashed, so that other images find them.
+  // Symbols below this index are not in the hash table: imports. An executable's canonical stubs
+  // are undefined too, but hashed, so that other images find them.
   uint32_t first_hashed_symbol() const { return first_hashed_; }
-  const ElfW(Sym)* symbol(uint32_t index) const;
+  const ElfW(Sym) * symbol(uint32_t index) const;
   // "" where the name is out of bounds.
-  const char* symbol_name(const ElfW(Sym)& symbol) const;
+  const char* symbol_name(const ElfW(Sym) & symbol) const;
   // Address of what the image itself defines under this name (the default version), or 0.
   uintptr_t find_defined(const char* name) const;
   // A symbol of the hash table with a value: a definition, or an executable's canonical stub (then
   // its section is SHN_UNDEF).
-  const ElfW(Sym)* find_hashed(const char* name) const;
+  const ElfW(Sym) * find_hashed(const char* name) const;
 
   // Where a symbol name that ends in `suffix` begins in the string table, from `from` on; null at
   // the end. Linkers merge tails, so a suffix may also be a symbol of its own.
@@ -71,25 +71,25 @@ class ElfImage {
 
  private:
   uintptr_t resolve(uintptr_t value, size_t length) const;
-  bool read_dynamic(const ElfW(Dyn)* dynamic, size_t count);
+  bool read_dynamic(const ElfW(Dyn) * dynamic, size_t count);
   void count_symbols();
   uint32_t gnu_lookup(const char* name) const;
   bool is_named(uint32_t index, const char* name) const;
   bool is_default_version(uint32_t index) const;
 
   uintptr_t base_ = 0, start_ = 0, end_ = 0, dynamic_ = 0;
-  const ElfW(Phdr)* phdr_ = nullptr;
+  const ElfW(Phdr) * phdr_ = nullptr;
   size_t phdr_count_ = 0;
-  const ElfW(Dyn)* dyn_ = nullptr;
+  const ElfW(Dyn) * dyn_ = nullptr;
   size_t dyn_count_ = 0;
-  const ElfW(Sym)* symtab_ = nullptr;
+  const ElfW(Sym) * symtab_ = nullptr;
   const char* strtab_ = nullptr;
   size_t strtab_size_ = 0;
   const uint32_t* gnu_hash_ = nullptr;
   const uint32_t* sysv_hash_ = nullptr;
-  const ElfW(Half)* versions_ = nullptr;
-  const ElfW(Rela)* rela_ = nullptr;
-  const ElfW(Rela)* jmprel_ = nullptr;
+  const ElfW(Half) * versions_ = nullptr;
+  const ElfW(Rela) * rela_ = nullptr;
+  const ElfW(Rela) * jmprel_ = nullptr;
   size_t rela_count_ = 0, rela_relative_ = 0, jmprel_count_ = 0;
   uint32_t symbol_count_ = 0, first_hashed_ = 0;
 };

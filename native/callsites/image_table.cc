@@ -37,8 +37,8 @@ uintptr_t dynamic_of(const dl_phdr_info& info) {
   return 0;
 }
 
-// libstdc++ defines operator new too, but it is no allocator: it calls malloc. Only the C names tell
-// of one.
+// libstdc++ defines operator new too, but it is no allocator: it calls malloc. Only the C names
+// tell of one.
 bool defines_malloc(const ElfImage& image) {
   for (const char* name : {"malloc", "free", "calloc", "realloc", "posix_memalign"}) {
     if (image.find_defined(name) != 0) return true;
@@ -141,8 +141,7 @@ void ImageTable::visit(const dl_phdr_info& info) {
   record.present = true;
   record.note = "";
   ElfImage image;
-  bool readable =
-      image.parse(record.base, record.phdr, record.phdr_count) == ImageError::kNone;
+  bool readable = image.parse(record.base, record.phdr, record.phdr_count) == ImageError::kNone;
   record.start = image.start();
   record.end = image.end();
   if (!readable) image = ElfImage();

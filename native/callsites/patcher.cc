@@ -28,7 +28,9 @@ struct FamilySymbols {
   }
 };
 
-bool is_operator(Fn fn) { return kFnNames[index_of(fn)][0] == '_'; }
+bool is_operator(Fn fn) {
+  return kFnNames[index_of(fn)][0] == '_';
+}
 
 bool may_be_family(const char* name) {
   switch (name[0]) {

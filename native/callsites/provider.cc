@@ -43,14 +43,16 @@ void read_bound_slots(const ElfImage& image, const uintptr_t (&stubs)[kFnCount],
       uintptr_t value = *slot.address;
       bool own_stub = symbol->st_shndx == SHN_UNDEF && image.contains(value);
       bool defined_here = symbol->st_shndx != SHN_UNDEF && value == image.base() + symbol->st_value;
-      bool usable = value != 0 && value != stubs[fn] && !own_stub &&
-                    (defined_here || !image.contains(value));
+      bool usable =
+          value != 0 && value != stubs[fn] && !own_stub && (defined_here || !image.contains(value));
       if (found[fn] == 0 && usable) found[fn] = value;
     }
   }
 }
 
-bool exports(const ElfImage& image, const char* name) { return image.find_defined(name) != 0; }
+bool exports(const ElfImage& image, const char* name) {
+  return image.find_defined(name) != 0;
+}
 
 bool exports_mallctl(const ElfImage& image) {
   for (const char* name = nullptr; (name = image.next_name_with_suffix("mallctl", name));) {
@@ -139,8 +141,7 @@ void find_provider(const ImageTable& images, Provider* provider) {
       return;
     }
   }
-  provider->usable_size =
-      reinterpret_cast<UsableSizeFn>(image.find_defined("malloc_usable_size"));
+  provider->usable_size = reinterpret_cast<UsableSizeFn>(image.find_defined("malloc_usable_size"));
   if (provider->usable_size == nullptr) {
     provider->problem = "the provider of malloc has no malloc_usable_size";
   }

@@ -12,7 +12,9 @@ SlotWriter::SlotWriter(const ElfImage& image) : page_size_(os::page_size()) {
   image.relro(page_size_, &relro_first_, &relro_last_);
 }
 
-SlotWriter::~SlotWriter() { restore(); }
+SlotWriter::~SlotWriter() {
+  restore();
+}
 
 bool SlotWriter::write(uintptr_t* slot, uintptr_t value) {
   uintptr_t page = reinterpret_cast<uintptr_t>(slot) & ~(page_size_ - 1);

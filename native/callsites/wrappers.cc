@@ -1,6 +1,6 @@
-// No TLS, no lock, no allocation, no logging, no errno: only the original, the size of the block and
-// two relaxed adds. Built with -fno-builtin-malloc and its siblings, so that the compiler does not
-// turn a wrapper into a call of the function that it wraps.
+// No TLS, no lock, no allocation, no logging, no errno: only the original, the size of the block
+// and two relaxed adds. Built with -fno-builtin-malloc and its siblings, so that the compiler does
+// not turn a wrapper into a call of the function that it wraps.
 #include "callsites/wrappers.h"
 
 #include <atomic>
@@ -8,7 +8,7 @@
 namespace oom_guard {
 namespace {
 
-#define OOM_GUARD_PLAIN_RESULT(id, symbol, params, args) void* (*id) params;
+#define OOM_GUARD_PLAIN_RESULT(id, symbol, params, args) void*(*id)params;
 #define OOM_GUARD_PLAIN_VOID(id, symbol, params, args) void(*id) params;
 #define OOM_GUARD_PLAIN_OTHER(id, symbol, result, params) result(*id) params;
 struct Originals {
@@ -58,18 +58,18 @@ struct Probing {
 
 template <class Book>
 struct Wrap {
-#define OOM_GUARD_WRAP_ALLOCATES(id, symbol, params, args)  \
-  static void* id params {                                  \
-    void* block = g_original.id args;                       \
+#define OOM_GUARD_WRAP_ALLOCATES(id, symbol, params, args)             \
+  static void* id params {                                             \
+    void* block = g_original.id args;                                  \
     if (__builtin_expect(block != nullptr, 1)) Book::allocated(block); \
-    return block;                                           \
+    return block;                                                      \
   }
 // Booked before the block is given back: unmapping a large one takes milliseconds, and afterwards
 // its size could no longer be read.
-#define OOM_GUARD_WRAP_RELEASES(id, symbol, params, args)                      \
-  static void id params {                                                      \
-    if (__builtin_expect(a != nullptr, 1)) Book::freed(Book::before(a));       \
-    g_original.id args;                                                        \
+#define OOM_GUARD_WRAP_RELEASES(id, symbol, params, args)                \
+  static void id params {                                                \
+    if (__builtin_expect(a != nullptr, 1)) Book::freed(Book::before(a)); \
+    g_original.id args;                                                  \
   }
 #define OOM_GUARD_BY_HAND(...)
   OOM_GUARD_FAMILY(OOM_GUARD_WRAP_ALLOCATES, OOM_GUARD_WRAP_RELEASES, OOM_GUARD_BY_HAND)
@@ -91,8 +91,7 @@ struct Wrap {
       return block;
     }
     auto token = Book::before(old_block);
-    return resized(token, g_original.reallocarray(old_block, count, size),
-                   count == 0 || size == 0);
+    return resized(token, g_original.reallocarray(old_block, count, size), count == 0 || size == 0);
   }
 
   static int posix_memalign(void** out, size_t alignment, size_t size) {
@@ -110,7 +109,8 @@ struct Wrap {
   }
 
  private:
-  // NULL for a size of zero means that the old block was freed; NULL otherwise, that it still stands.
+  // NULL for a size of zero means that the old block was freed; NULL otherwise, that it still
+  // stands.
   static void* resized(typename Book::Token token, void* block, bool zero) {
     if (block != nullptr) {
       Book::resized(token, block);
@@ -135,9 +135,8 @@ const WrapperSet& wrapper_set() {
 
 void publish_originals(const AnyFn (&originals)[kFnCount], UsableSizeFn usable_size,
                        Shards* shards) {
-#define OOM_GUARD_STORE(id, ...)                                                   \
-  g_original.id =                                                                  \
-      reinterpret_cast<decltype(g_original.id)>(originals[index_of(Fn::id)]);
+#define OOM_GUARD_STORE(id, ...) \
+  g_original.id = reinterpret_cast<decltype(g_original.id)>(originals[index_of(Fn::id)]);
   OOM_GUARD_FAMILY(OOM_GUARD_STORE, OOM_GUARD_STORE, OOM_GUARD_STORE)
 #undef OOM_GUARD_STORE
   g_usable_size = usable_size;
@@ -159,7 +158,9 @@ AnyFn free_unless_loader(Sizer sizer, uintptr_t loader_start, uintptr_t loader_e
              : reinterpret_cast<AnyFn>(&Wrap<Counting<ProviderUsableSize>>::free_unless_loader);
 }
 
-const WrapperSet& probing_wrappers() { return wrapper_set<Probing>(); }
+const WrapperSet& probing_wrappers() {
+  return wrapper_set<Probing>();
+}
 
 void begin_probe() {
   g_probed.store(0, std::memory_order_relaxed);

@@ -1,5 +1,6 @@
 // The counter: where bytes handed out and given back are added up and read.
-// 64 padded shards of monotonic totals; a thread always hits the same one. Includes nothing of ours but the number of a thread.
+// 64 padded shards of monotonic totals; a thread always hits the same one. Includes nothing of ours
+// but the number of a thread.
 #pragma once
 
 #include <atomic>
@@ -12,7 +13,8 @@ namespace oom_guard {
 
 constexpr unsigned kShardCount = 1u << kThreadNumberBits;
 
-// 128 bytes: the adjacent-line prefetcher of x86 pairs two lines of 64, and some arm64 lines are 128.
+// 128 bytes: the adjacent-line prefetcher of x86 pairs two lines of 64, and some arm64 lines are
+// 128.
 struct alignas(128) Shard {
   std::atomic<uint64_t> allocated{0};
   std::atomic<uint64_t> freed{0};

@@ -35,11 +35,13 @@ extern ThreadNumbering g_thread_numbering __attribute__((visibility("hidden")));
 
 // The C library keeps the kernel's number of a thread in the block that the thread pointer points
 // to. The kernel gives numbers in order, so threads started together get neighbouring ones, and the
-// low bits tell them apart. Hashing the address of the block instead has no such property: 20 threads
-// whose stacks lie in two rows, as they do around the libraries, got as few as 10 of 64 numbers.
+// low bits tell them apart. Hashing the address of the block instead has no such property: 20
+// threads whose stacks lie in two rows, as they do around the libraries, got as few as 10 of 64
+// numbers.
 //
-// Finds where that number is, by looking for it in this thread and again in another one. Once, before
-// anything is counted; false when it is not to be found, and the address is hashed after all.
+// Finds where that number is, by looking for it in this thread and again in another one. Once,
+// before anything is counted; false when it is not to be found, and the address is hashed after
+// all.
 bool find_thread_numbers();
 
 inline unsigned thread_number() noexcept {

@@ -19,7 +19,9 @@ std::atomic<bool> g_rescanner{false};
 pthread_mutex_t g_start_lock = PTHREAD_MUTEX_INITIALIZER;
 HeapSlots g_heaps;
 
-bool started() { return g_started.load(std::memory_order_acquire); }
+bool started() {
+  return g_started.load(std::memory_order_acquire);
+}
 
 void start(bool patch) {
   if (started()) return;
@@ -27,8 +29,8 @@ void start(bool patch) {
   if (!started()) {
     // Its own pages, so that a process that never starts does not pay for them, and never freed:
     // wrappers and hooks point there.
-    void* memory = mmap(nullptr, sizeof(Registry), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        mmap(nullptr, sizeof(Registry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory != MAP_FAILED) {
       g_registry = new (memory) Registry;
       RegistryOptions options;
@@ -45,21 +47,21 @@ void rescan() {
   if (started()) g_registry->rescan();
 }
 
-int64_t live() { return started() ? g_registry->live() : 0; }
+int64_t live() {
+  return started() ? g_registry->live() : 0;
+}
 
-uint32_t allocator_count() { return started() ? g_registry->allocator_count() : 0; }
+uint32_t allocator_count() {
+  return started() ? g_registry->allocator_count() : 0;
+}
 
 void allocator(uint32_t index, EngineAllocator* out) {
   const Allocator& from = g_registry->allocator(index);
   Totals totals = from.shards.sum();
-  *out = {from.name,
-          from.owner,
-          from.note,
-          static_cast<uint8_t>(from.mechanism),
-          from.baseline_known,
-          from.baseline.load(std::memory_order_relaxed),
-          totals.allocated,
-          totals.freed};
+  *out = {from.name,           from.owner,
+          from.note,           static_cast<uint8_t>(from.mechanism),
+          from.baseline_known, from.baseline.load(std::memory_order_relaxed),
+          totals.allocated,    totals.freed};
 }
 
 void shard(uint32_t index, uint64_t* allocated, uint64_t* freed) {
@@ -104,39 +106,51 @@ void release_free_memory() {
   if (started()) g_registry->release_free_memory();
 }
 
-bool rescanner_running() { return g_rescanner.load(); }
-int32_t heap_acquire() { return g_heaps.acquire(); }
-void heap_publish(int32_t slot, uint64_t used_bytes) { g_heaps.publish(slot, used_bytes); }
-void heap_release(int32_t slot) { g_heaps.release(slot); }
-uint64_t heap_sum() { return g_heaps.sum(); }
-uint32_t heap_count() { return g_heaps.count(); }
+bool rescanner_running() {
+  return g_rescanner.load();
+}
+int32_t heap_acquire() {
+  return g_heaps.acquire();
+}
+void heap_publish(int32_t slot, uint64_t used_bytes) {
+  g_heaps.publish(slot, used_bytes);
+}
+void heap_release(int32_t slot) {
+  g_heaps.release(slot);
+}
+uint64_t heap_sum() {
+  return g_heaps.sum();
+}
+uint32_t heap_count() {
+  return g_heaps.count();
+}
 
 }  // namespace
 }  // namespace oom_guard
 
 // Visible to other copies through the dynamic symbol table, which RTLD_LOCAL does not hide from a
 // walk over the loaded images.
-extern "C" __attribute__((visibility("default"), used)) const oom_guard::EngineApi
-    oom_guard_engine_api = {
-        oom_guard::kEngineMagic,
-        oom_guard::kEngineAbi,
-        sizeof(oom_guard::EngineApi),
-        oom_guard::started,
-        oom_guard::start,
-        oom_guard::rescan,
-        oom_guard::live,
-        oom_guard::allocator_count,
-        oom_guard::allocator,
-        oom_guard::shard,
-        oom_guard::in_use,
-        oom_guard::each_image,
-        oom_guard::release_free_memory,
-        oom_guard::rescanner_running,
-        oom_guard::heap_acquire,
-        oom_guard::heap_publish,
-        oom_guard::heap_release,
-        oom_guard::heap_sum,
-        oom_guard::heap_count,
+extern "C" __attribute__((visibility("default"), used))
+const oom_guard::EngineApi oom_guard_engine_api = {
+    oom_guard::kEngineMagic,
+    oom_guard::kEngineAbi,
+    sizeof(oom_guard::EngineApi),
+    oom_guard::started,
+    oom_guard::start,
+    oom_guard::rescan,
+    oom_guard::live,
+    oom_guard::allocator_count,
+    oom_guard::allocator,
+    oom_guard::shard,
+    oom_guard::in_use,
+    oom_guard::each_image,
+    oom_guard::release_free_memory,
+    oom_guard::rescanner_running,
+    oom_guard::heap_acquire,
+    oom_guard::heap_publish,
+    oom_guard::heap_release,
+    oom_guard::heap_sum,
+    oom_guard::heap_count,
 };
 
 namespace oom_guard {
@@ -146,7 +160,8 @@ namespace {
 // which they were loaded, and the addon is never unloaded.
 int find_first(dl_phdr_info* info, size_t, void* out) {
   ElfImage image;
-  if (image.parse(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum) != ImageError::kNone) return 0;
+  if (image.parse(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum) != ImageError::kNone)
+    return 0;
   uintptr_t address = image.find_defined("oom_guard_engine_api");
   if (address == 0 || !image.contains(address, sizeof(EngineApi))) return 0;
   const auto* api = reinterpret_cast<const EngineApi*>(address);

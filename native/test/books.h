@@ -35,7 +35,8 @@ inline bool find_allocator(const char* text, oom_guard::EngineAllocator* out) {
 inline bool is_loaded(const char* text) {
   return dl_iterate_phdr(
              [](dl_phdr_info* info, size_t, void* wanted) {
-               return static_cast<int>(strstr(info->dlpi_name, static_cast<char*>(wanted)) != nullptr);
+               return static_cast<int>(strstr(info->dlpi_name, static_cast<char*>(wanted)) !=
+                                       nullptr);
              },
              const_cast<char*>(text)) != 0;
 }

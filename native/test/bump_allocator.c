@@ -23,7 +23,9 @@ void free(void* block) {
   if (block != NULL && !is_ours(block)) abort();
 }
 
-void* calloc(size_t count, size_t size) { return malloc(count * size); }
+void* calloc(size_t count, size_t size) {
+  return malloc(count * size);
+}
 
 void* realloc(void* old, size_t size) {
   if (old != NULL && !is_ours(old)) abort();

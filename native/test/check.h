@@ -8,17 +8,19 @@
 
 extern "C" const oom_guard::EngineApi oom_guard_engine_api;
 
-inline const oom_guard::EngineApi& engine() { return oom_guard_engine_api; }
+inline const oom_guard::EngineApi& engine() {
+  return oom_guard_engine_api;
+}
 
 // Fails the test, with a printf-like explanation.
-#define CHECK(condition, ...)                                          \
-  do {                                                                 \
-    if (!(condition)) {                                                \
+#define CHECK(condition, ...)                                           \
+  do {                                                                  \
+    if (!(condition)) {                                                 \
       fprintf(stderr, "%s:%d: %s\n  ", __FILE__, __LINE__, #condition); \
-      fprintf(stderr, __VA_ARGS__);                                    \
-      fprintf(stderr, "\n");                                           \
-      _exit(1);                                                        \
-    }                                                                  \
+      fprintf(stderr, __VA_ARGS__);                                     \
+      fprintf(stderr, "\n");                                            \
+      _exit(1);                                                         \
+    }                                                                   \
   } while (0)
 
 #include <unistd.h>

@@ -15,7 +15,9 @@ constexpr int kSlots = 4096;
 
 inline std::atomic<void*> g_mailbox[kThreads][kSlots];
 
-inline size_t size_of(int n) { return 1 + static_cast<size_t>(n * 37) % 700; }
+inline size_t size_of(int n) {
+  return 1 + static_cast<size_t>(n * 37) % 700;
+}
 
 // Puts its blocks into its neighbour's mailbox and frees what lies in its own.
 inline void* run(void* argument) {
@@ -41,4 +43,3 @@ inline void churn_round() {
 }
 
 }  // namespace churn
-

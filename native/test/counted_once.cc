@@ -1,6 +1,7 @@
-// Every way to get a block is booked exactly once, with the block's own size, and so is every way to
-// give it back. Twice where one function calls another through a patched slot (musl's calloc,
-// glibc's reallocarray, libstdc++'s operator new): memray c4f69e23, async-profiler pull request 1235.
+// Every way to get a block is booked exactly once, with the block's own size, and so is every way
+// to give it back. Twice where one function calls another through a patched slot (musl's calloc,
+// glibc's reallocarray, libstdc++'s operator new): memray c4f69e23, async-profiler pull request
+// 1235.
 #include <netdb.h>
 
 #include <new>
@@ -12,7 +13,9 @@ namespace {
 using Get = void* (*)();
 using Release = void (*)(void*);
 
-void release(void* block) { free(block); }
+void release(void* block) {
+  free(block);
+}
 constexpr std::align_val_t kWide{256};
 
 struct Case {
@@ -40,7 +43,7 @@ const Case kCases[] = {
     {"strdup", []() -> void* { return strdup("inside the C library"); }, release},
     {"new, delete", [] { return ::operator new(100); }, [](void* b) { ::operator delete(b); }},
     {"new, sized delete", [] { return ::operator new(100); },
-     [](void* b) { ::operator delete(b, size_t{100}); }},
+     [](void* b) { ::operator delete (b, size_t{100}); }},
     {"new[], delete[]", [] { return ::operator new[](100); },
      [](void* b) { ::operator delete[](b); }},
     {"new[], sized delete[]", [] { return ::operator new[](100); },
@@ -54,7 +57,7 @@ const Case kCases[] = {
     {"new[] aligned", [] { return ::operator new[](100, kWide); },
      [](void* b) { ::operator delete[](b, kWide); }},
     {"new aligned, sized delete", [] { return ::operator new(512, kWide); },
-     [](void* b) { ::operator delete(b, size_t{512}, kWide); }},
+     [](void* b) { ::operator delete (b, size_t{512}, kWide); }},
     {"new[] aligned, sized delete[]", [] { return ::operator new[](512, kWide); },
      [](void* b) { ::operator delete[](b, size_t{512}, kWide); }},
     {"new aligned nothrow", [] { return ::operator new(100, kWide, std::nothrow); },

@@ -30,13 +30,17 @@ void* memalign(size_t alignment, size_t size) {
   return raw + alignment;
 }
 
-void* malloc(size_t size) { return memalign(16, size); }
+void* malloc(size_t size) {
+  return memalign(16, size);
+}
 
 void free(void* block) {
   if (block != NULL) __libc_free(((struct header*)block - 1)->raw);
 }
 
-size_t malloc_usable_size(void* block) { return ((struct header*)block - 1)->size; }
+size_t malloc_usable_size(void* block) {
+  return ((struct header*)block - 1)->size;
+}
 
 void* calloc(size_t count, size_t size) {
   size_t bytes;
@@ -66,5 +70,9 @@ int posix_memalign(void** out, size_t alignment, size_t size) {
   return 0;
 }
 
-void* aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
-void* valloc(size_t size) { return memalign(4096, size); }
+void* aligned_alloc(size_t alignment, size_t size) {
+  return memalign(alignment, size);
+}
+void* valloc(size_t size) {
+  return memalign(4096, size);
+}

@@ -1,4 +1,6 @@
 /* What late_addon.cc loads. */
 #include <stdlib.h>
 
-__attribute__((visibility("default"))) void* late_allocate(size_t bytes) { return malloc(bytes); }
+__attribute__((visibility("default"))) void* late_allocate(size_t bytes) {
+  return malloc(bytes);
+}

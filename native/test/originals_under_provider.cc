@@ -47,7 +47,7 @@ void mixed_work(unsigned seed) {
         break;
       }
       default:
-        ::operator delete(::operator new(size + 1, std::align_val_t{128}), std::align_val_t{128});
+        ::operator delete (::operator new (size + 1, std::align_val_t{128}), std::align_val_t{128});
     }
     if (slot != nullptr) memset(slot, 0x5a, malloc_usable_size(slot) > 0 ? 1 : 0);
   }

@@ -24,8 +24,9 @@ void reload(const char* name, int flags) {
       Since start;
       void* block = get(kSize);
       size_t size = block_size(block);
-      CHECK(start.allocated() == size && start.freed() == 0, "load %d: malloc booked as +%llu -%llu",
-            n, (unsigned long long)start.allocated(), (unsigned long long)start.freed());
+      CHECK(start.allocated() == size && start.freed() == 0,
+            "load %d: malloc booked as +%llu -%llu", n, (unsigned long long)start.allocated(),
+            (unsigned long long)start.freed());
       put(block);
       CHECK(start.freed() == size, "load %d: free booked as -%llu", n,
             (unsigned long long)start.freed());

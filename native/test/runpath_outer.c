@@ -2,4 +2,6 @@
 #include <dlfcn.h>
 
 void* runpath_open(void);
-void* runpath_open(void) { return dlopen("libfound_by_runpath.so", RTLD_NOW); }
+void* runpath_open(void) {
+  return dlopen("libfound_by_runpath.so", RTLD_NOW);
+}

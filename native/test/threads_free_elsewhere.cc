@@ -11,7 +11,8 @@ int main() {
   // The loader caches thread stacks and their thread-local blocks; a first round fills its cache.
   pthread_t warm[churn::kThreads];
   for (auto& thread : warm) {
-    pthread_create(&thread, nullptr, [](void*) -> void* { return nullptr; }, nullptr);
+    pthread_create(
+        &thread, nullptr, [](void*) -> void* { return nullptr; }, nullptr);
   }
   for (pthread_t thread : warm) pthread_join(thread, nullptr);
 

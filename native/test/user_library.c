@@ -1,8 +1,12 @@
 // A library that allocates: built several times, bound lazily or at once, with other neighbours.
 #include <stdlib.h>
 
-__attribute__((visibility("default"))) void* user_get(size_t size) { return malloc(size); }
-__attribute__((visibility("default"))) void user_put(void* block) { free(block); }
+__attribute__((visibility("default"))) void* user_get(size_t size) {
+  return malloc(size);
+}
+__attribute__((visibility("default"))) void user_put(void* block) {
+  free(block);
+}
 
 // Its own alone, so that the books are even afterwards whether or not its slots count.
 __attribute__((visibility("default"))) int user_work(size_t size) {

@@ -1,5 +1,7 @@
 // Calls whose effect on the books is easily got wrong: sizes of zero, calls that fail, blocks that
 // grow and shrink, blocks with a mapping of their own. And errno is what the original leaves there.
+#include <initializer_list>
+
 #include "books.h"
 
 namespace {
@@ -67,9 +69,8 @@ void check_failed() {
 }
 
 void check_resized() {
-  constexpr size_t kSizes[] = {40,      400,     8 << 20, 9 << 20, 7 << 20, 300 << 10,
-                               2 << 20, 100000,  24,      1,       5000,    64 << 20,
-                               1 << 10, 1 << 20, 25};
+  constexpr size_t kSizes[] = {40, 400, 8 << 20, 9 << 20,  7 << 20, 300 << 10, 2 << 20, 100000,
+                               24, 1,   5000,    64 << 20, 1 << 10, 1 << 20,   25};
   Since start;
   void* block = malloc(1);
   for (size_t size : kSizes) {
@@ -81,7 +82,8 @@ void check_resized() {
   }
   for (size_t alignment = 64; alignment <= 4 << 20; alignment *= 4) {
     Since aligned;
-    void* big = memalign(alignment, 5 << 20);  // with glibc a mapping, and what lies before the block
+    void* big =
+        memalign(alignment, 5 << 20);  // with glibc a mapping, and what lies before the block
     CHECK(aligned.live() == static_cast<int64_t>(block_size(big)), "memalign(%zu)", alignment);
     CHECK(aligned.allocator_agrees(), "glibc's own statistics moved otherwise at %zu", alignment);
     big = realloc(big, 20 << 20);

@@ -1,0 +1,180 @@
+# Every known way to fail. What each provokes stands at the head of its source; docs/counting.md lists
+# them. Labels: fast (all but the next), preload (with another provider of malloc).
+
+set(NO_CACHES "glibc.malloc.tcache_count=0")
+
+# failure_library(<name> <source> [OPTIONS compile options...] [LINK link options and libraries...]):
+# lib<name>.so, beside the test programs.
+function(failure_library name source)
+  cmake_parse_arguments(PARSE_ARGV 2 ARG "" "" "OPTIONS;LINK")
+  add_library(${name} SHARED ${source})
+  target_compile_definitions(${name} PRIVATE _GNU_SOURCE)
+  target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)
+  target_compile_options(${name} PRIVATE -Wall -fno-builtin ${ARG_OPTIONS})
+  target_link_options(${name} PRIVATE ${SANITIZE_FLAGS})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK})
+endfunction()
+
+# failure_program(<name> [libraries it loads...]): <name>.cc, linked with the engine.
+function(failure_program name)
+  add_executable(${name} ${name}.cc)
+  target_link_libraries(${name} PRIVATE oom_guard_engine ${CMAKE_DL_LIBS} pthread)
+  target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)
+  target_compile_definitions(${name} PRIVATE _GNU_SOURCE)
+  target_compile_options(${name} PRIVATE -Wall -Wextra -fno-builtin ${SANITIZE_FLAGS})
+  target_link_options(${name} PRIVATE ${SANITIZE_FLAGS})
+  if(ARGN)
+    add_dependencies(${name} ${ARGN})
+  endif()
+endfunction()
+
+# failure_test(<test> <program> <label> [environment...] [ARGS arguments...])
+function(failure_test test program label)
+  cmake_parse_arguments(PARSE_ARGV 3 ARG "" "" "ARGS")
+  add_test(NAME ${test} COMMAND ${program} ${ARG_ARGS})
+  set_tests_properties(${test} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120 LABELS "${label}"
+    ENVIRONMENT "${ARG_UNPARSED_ARGUMENTS}")
+endfunction()
+
+set(SANITIZE_FLAGS "")
+set(EXPECT_GLIBC "OOM_GUARD_EXPECT=glibc")
+if(OOM_GUARD_SANITIZE)
+  # The sanitizer's runtime provides malloc then, so there is nothing to expect of glibc.
+  set(SANITIZE_FLAGS -fsanitize=${OOM_GUARD_SANITIZE} -fno-omit-frame-pointer -g)
+  set(EXPECT_GLIBC "")
+endif()
+
+failure_library(lazy_user user_library.c LINK -Wl,-z,lazy)
+failure_library(bound_user user_library.c LINK -Wl,-z,now -Wl,-z,relro)
+failure_library(other_user user_library.c LINK -Wl,-z,lazy)
+
+# Programs that run under every provider.
+set(UNDER_PROVIDERS originals_under_provider counted_once zero_failed_shrinking
+  ten_thousand_short_threads)
+foreach(program ${UNDER_PROVIDERS})
+  failure_program(${program})
+  failure_test(${program} ${program} fast ${EXPECT_GLIBC} "GLIBC_TUNABLES=${NO_CACHES}")
+endforeach()
+
+foreach(program load_unload_while_patching reload_same_address)
+  failure_program(${program} lazy_user bound_user other_user)
+  failure_test(${program} ${program} fast "GLIBC_TUNABLES=${NO_CACHES}")
+endforeach()
+foreach(program exit_while_allocating snapshots_while_allocating)
+  failure_program(${program})
+  failure_test(${program} ${program} fast)
+endforeach()
+failure_program(fork_vfork_exec_storm lazy_user)
+failure_test(fork_vfork_exec_storm fork_vfork_exec_storm fast)
+
+include(large_library.cmake)
+failure_library(large_definitions ${CMAKE_CURRENT_BINARY_DIR}/large_definitions.c)
+failure_library(large_now ${CMAKE_CURRENT_BINARY_DIR}/large_user.c
+  LINK large_definitions -Wl,-z,now -Wl,-z,relro)
+failure_program(large_now_library large_now)
+failure_test(large_now_library large_now_library fast)
+
+failure_library(weak_definitions weak_definitions.c
+  LINK -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/weak_definitions.map)
+failure_library(weak_definitions_linked weak_definitions.c OPTIONS -DWITH_VALLOC
+  LINK -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/weak_definitions.map)
+# Linked with the one, it asks for the other at run time.
+set_target_properties(weak_definitions_linked PROPERTIES NO_SONAME ON)
+target_link_options(weak_definitions_linked PRIVATE -Wl,-soname,libweak_definitions.so)
+failure_library(weak_user weak_user.c LINK weak_definitions_linked -Wl,-z,now)
+failure_program(weak_undefined_symbol weak_user weak_definitions)
+failure_test(weak_undefined_symbol weak_undefined_symbol fast)
+
+failure_library(inner_user user_library.c)
+set_target_properties(inner_user PROPERTIES OUTPUT_NAME found_by_runpath
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/inner)
+failure_library(runs_path runpath_outer.c
+  LINK ${CMAKE_DL_LIBS} -Wl,--enable-new-dtags "-Wl,-rpath,$ORIGIN/inner")
+set_target_properties(runs_path PROPERTIES BUILD_RPATH "\$ORIGIN/inner")
+failure_program(runpath_still_works runs_path inner_user)
+failure_test(runpath_still_works runpath_still_works fast)
+
+failure_library(jemalloc_hooks_missing jemalloc_without_hooks.c
+  OPTIONS -DPREFIX=plain_je_ -DHOOKS_ERROR=ENOENT)
+set_target_properties(jemalloc_hooks_missing PROPERTIES OUTPUT_NAME jemalloc_without_hooks)
+failure_library(jemalloc_hooks_full jemalloc_without_hooks.c
+  OPTIONS -DPREFIX=full_je_ -DHOOKS_ERROR=EAGAIN)
+set_target_properties(jemalloc_hooks_full PROPERTIES OUTPUT_NAME jemalloc_hooks_taken)
+failure_program(jemalloc_without_hooks jemalloc_hooks_missing jemalloc_hooks_full)
+failure_test(jemalloc_without_hooks jemalloc_without_hooks fast)
+
+# Copies of the engine, with a function that only this test needs.
+foreach(copy a b c)
+  failure_library(engine_copy_${copy} two_copies_probe.cc
+    LINK -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro)
+  target_sources(engine_copy_${copy} PRIVATE $<TARGET_OBJECTS:oom_guard_engine>)
+endforeach()
+failure_library(two_copies_foreign two_copies_foreign.cc)
+add_executable(two_copies two_copies.cc)
+target_include_directories(two_copies PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)
+target_link_libraries(two_copies PRIVATE ${CMAKE_DL_LIBS} pthread)
+target_compile_definitions(two_copies PRIVATE _GNU_SOURCE)
+target_compile_options(two_copies PRIVATE -Wall -Wextra -fno-builtin ${SANITIZE_FLAGS})
+target_link_options(two_copies PRIVATE ${SANITIZE_FLAGS})
+add_dependencies(two_copies engine_copy_a engine_copy_b engine_copy_c two_copies_foreign)
+set(A libengine_copy_a.so)
+set(B libengine_copy_b.so)
+failure_test(two_copies two_copies fast ARGS ${A} ${B})
+failure_test(two_copies_other_order two_copies fast ARGS ${B} ${A})
+failure_test(two_copies_after_a_foreign_one two_copies fast ARGS foreign ${A} ${B})
+failure_test(two_copies_before_a_foreign_one two_copies fast ARGS ${A} foreign ${B})
+failure_test(two_copies_of_which_a_foreign_one_counts two_copies fast ARGS foreign-started ${A} ${B})
+
+if(NOT OOM_GUARD_SANITIZE)
+  # Not with a sanitizer: it must be the provider of malloc itself; it wants to be loaded before any
+  # preloaded library; it sees neither through the filter nor into another malloc.
+  failure_library(bump bump_allocator.c)
+  failure_library(deep_bound_user user_library.c LINK -Wl,-z,lazy -Wl,--no-as-needed bump)
+  failure_program(deep_bound_with_own_malloc deep_bound_user lazy_user)
+  failure_test(deep_bound_with_own_malloc deep_bound_with_own_malloc fast
+    "GLIBC_TUNABLES=${NO_CACHES}")
+
+  failure_program(denied_mprotect lazy_user bound_user)
+  failure_test(denied_mprotect denied_mprotect fast)
+
+  failure_library(fake_provider fake_provider.c)
+  failure_program(provider_calls_itself_through_slots fake_provider)
+  failure_test(provider_calls_itself_through_slots provider_calls_itself_through_slots preload
+    OOM_GUARD_EXPECT=fake_provider "LD_PRELOAD=$<TARGET_FILE:fake_provider>")
+  failure_program(jemalloc_failed_posix_memalign)
+  failure_program(jemalloc_hooks_taken)
+
+  # failure_test under a preloaded library, which the loader finds by its name.
+  function(preload_test provider library program)
+    failure_test(${program}_${provider} ${program} preload OOM_GUARD_EXPECT=${provider}
+      LD_PRELOAD=${library} ${ARGN})
+  endfunction()
+  set(JEMALLOC libjemalloc.so.2)
+  foreach(program ${UNDER_PROVIDERS})
+    preload_test(jemalloc ${JEMALLOC} ${program})
+    preload_test(mimalloc libmimalloc.so.2.0 ${program})
+    preload_test(tcmalloc libtcmalloc_minimal.so.4 ${program})
+    preload_test(libc_malloc_debug libc_malloc_debug.so.0 ${program}
+      "GLIBC_TUNABLES=glibc.malloc.check=3")
+  endforeach()
+  preload_test(jemalloc ${JEMALLOC} provider_calls_itself_through_slots)
+  preload_test(jemalloc ${JEMALLOC} jemalloc_failed_posix_memalign)
+  preload_test(jemalloc ${JEMALLOC} jemalloc_hooks_taken)
+  preload_test(jemalloc ${JEMALLOC} fork_vfork_exec_storm)
+  preload_test(jemalloc ${JEMALLOC} load_unload_while_patching)
+  preload_test(jemalloc ${JEMALLOC} exit_while_allocating)
+  preload_test(tcmalloc libtcmalloc_minimal.so.4 load_unload_while_patching)
+  preload_test(mimalloc libmimalloc.so.2.0 exit_while_allocating)
+
+  # glibc's tunables change how its blocks are made; the size in the header must still be the truth.
+  foreach(tunable hugetlb=1 hugetlb=2 perturb=165 mmap_threshold=4096 arena_max=1)
+    string(REPLACE "=" "_" suffix ${tunable})
+    foreach(program ${UNDER_PROVIDERS})
+      failure_test(${program}_${suffix} ${program} fast ${EXPECT_GLIBC}
+        "GLIBC_TUNABLES=glibc.malloc.${tunable}:${NO_CACHES}")
+    endforeach()
+  endforeach()
+  foreach(program ${UNDER_PROVIDERS})
+    failure_test(${program}_with_thread_caches ${program} fast ${EXPECT_GLIBC})
+  endforeach()
+endif()

@@ -1,0 +1,32 @@
+// Builds and runs the native tests: node native/test/run.mjs [--sanitize=address,undefined|thread]
+// [ctest arguments]. Exits with ctest's code.
+import { spawnSync } from 'node:child_process';
+import os from 'node:os';
+import path from 'node:path';
+
+const native = path.join(import.meta.dirname, '..');
+const args = process.argv.slice(2);
+const sanitize = args.find((arg) => arg.startsWith('--sanitize='))?.split('=')[1] ?? '';
+const build = path.join(native, 'build', sanitize ? `test-${sanitize.replace(',', '-')}` : 'test');
+
+function run(command, commandArgs, quiet) {
+  const { status, stdout, error } = spawnSync(command, commandArgs, {
+    stdio: ['ignore', quiet ? 'pipe' : 'inherit', 'inherit'],
+    encoding: 'utf8',
+  });
+  if (error) console.error(`${command} cannot be run: ${error.message}`);
+  if (status !== 0) {
+    if (quiet && stdout) console.error(stdout);
+    process.exit(status ?? 1);
+  }
+}
+
+const compiler = sanitize ? ['-DCMAKE_C_COMPILER=clang', '-DCMAKE_CXX_COMPILER=clang++'] : [];
+run('cmake', ['-S', native, '-B', build, `-DOOM_GUARD_SANITIZE=${sanitize}`, ...compiler], true);
+run('cmake', ['--build', build, '--parallel', String(os.cpus().length)], true);
+run('ctest', [
+  '--test-dir',
+  build,
+  '--output-on-failure',
+  ...args.filter((arg) => !arg.startsWith('--sanitize=')),
+]);
