@@ -5,6 +5,7 @@
       "native/allocators/glibc.cc",
       "native/allocators/jemalloc.cc",
       "native/allocators/registry.cc",
+      "native/allocators/statistics.cc",
       "native/callsites/elf_image.cc",
       "native/callsites/image_table.cc",
       "native/callsites/patcher.cc",

@@ -49,6 +49,16 @@ export interface NativeImage {
   note: string;
 }
 
+/** What a jemalloc says of itself, bytes. */
+export interface JemallocStatistics {
+  /** Of its pages, how many may be resident: those never written to are in here too. */
+  resident: number;
+  /** Mapped and in use, for data and its own tables. */
+  mapped: number;
+  /** Mapped and kept, though unused. */
+  retained: number;
+}
+
 export interface NativeBinding {
   /** Starts counting in this process; idempotent. `patch: false` writes no import slot. */
   start(patch: boolean): void;
@@ -63,6 +73,13 @@ export interface NativeBinding {
   allocators(): NativeAllocator[];
   /** What an allocator's own statistics say is in use; takes its locks. */
   inUse(allocator: number): number | undefined;
+  /**
+   * What the jemalloc whose functions begin with `prefix` says of itself, bytes; `image` is the path
+   * of the image that has it. Takes its locks.
+   */
+  jemallocStatistics(image: string, prefix: string): JemallocStatistics | undefined;
+  /** Where the counting engine's own tables lie; absent in an older engine. */
+  ownMemory?(): { start: number; end: number }[];
   /** `[allocated, freed]` for each shard. */
   shards(): Float64Array;
   images(): NativeImage[];

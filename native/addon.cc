@@ -1,6 +1,7 @@
 // JavaScript <-> native: argument checks and conversion, nothing else.
 #include <napi.h>
 
+#include "allocators/statistics.h"
 #include "counter/shards.h"
 #include "engine/engine.h"
 #include "os/os.h"
@@ -31,7 +32,8 @@ double clamp_to_zero(int64_t bytes) {
 }
 
 void Start(const Napi::CallbackInfo& info) {
-  engine_of(info).start(info[0].ToBoolean());
+  engine_of(info).start(info[0].ToBoolean(),
+                        static_cast<uint8_t>(info[1].As<Napi::Number>().Uint32Value()));
   auto* environment = info.Env().GetInstanceData<Environment>();
   if (environment->heap_slot < 0) environment->heap_slot = environment->engine->heap_acquire();
 }
@@ -78,9 +80,7 @@ Napi::Value Allocators(const Napi::CallbackInfo& info) {
     to["baselineKnown"] = Napi::Boolean::New(env, from.baseline_known);
     to["allocated"] = Napi::Number::New(env, static_cast<double>(from.allocated));
     to["freed"] = Napi::Number::New(env, static_cast<double>(from.freed));
-    to["live"] = Napi::Number::New(
-        env,
-        static_cast<double>(from.baseline + static_cast<int64_t>(from.allocated - from.freed)));
+    to["live"] = Napi::Number::New(env, static_cast<double>(from.live));
     to["note"] = Napi::String::New(env, from.note);
     list[i] = to;
   }
@@ -94,6 +94,22 @@ Napi::Value InUse(const Napi::CallbackInfo& info) {
     return info.Env().Undefined();
   }
   return Napi::Number::New(info.Env(), static_cast<double>(bytes));
+}
+
+// (path of an image, prefix of its jemalloc's functions): that jemalloc's own statistics.
+Napi::Value JemallocStatistics(const Napi::CallbackInfo& info) {
+  Napi::Env env = info.Env();
+  std::string image = info[0].ToString();
+  std::string prefix = info[1].ToString();
+  oom_guard::JemallocStatistics from;
+  if (!oom_guard::read_jemalloc_statistics(image.c_str(), prefix.c_str(), &from)) {
+    return env.Undefined();
+  }
+  Napi::Object to = Napi::Object::New(env);
+  to["resident"] = Napi::Number::New(env, static_cast<double>(from.resident));
+  to["mapped"] = Napi::Number::New(env, static_cast<double>(from.mapped));
+  to["retained"] = Napi::Number::New(env, static_cast<double>(from.retained));
+  return to;
 }
 
 // [allocated, freed] per shard.
@@ -170,6 +186,11 @@ Napi::Value ReleaseFreeMemory(const Napi::CallbackInfo& info) {
   return promise;
 }
 
+// For benchmarks: 0 counting, 1 the original functions, 2 counting by usable size.
+void Retarget(const Napi::CallbackInfo& info) {
+  engine_of(info).retarget(static_cast<uint8_t>(info[0].As<Napi::Number>().Uint32Value()));
+}
+
 Napi::Object Init(Napi::Env env, Napi::Object exports) {
   const EngineApi* engine = oom_guard::find_engine();
   if (engine == nullptr) {
@@ -185,10 +206,13 @@ Napi::Object Init(Napi::Env env, Napi::Object exports) {
   exports["heapCount"] = Napi::Function::New<HeapCount>(env, "heapCount");
   exports["allocators"] = Napi::Function::New<Allocators>(env, "allocators");
   exports["inUse"] = Napi::Function::New<InUse>(env, "inUse");
+  exports["jemallocStatistics"] =
+      Napi::Function::New<JemallocStatistics>(env, "jemallocStatistics");
   exports["shards"] = Napi::Function::New<Shards>(env, "shards");
   exports["images"] = Napi::Function::New<Images>(env, "images");
   exports["rss"] = Napi::Function::New<Rss>(env, "rss");
   exports["releaseFreeMemory"] = Napi::Function::New<ReleaseFreeMemory>(env, "releaseFreeMemory");
+  exports["retarget"] = Napi::Function::New<Retarget>(env, "retarget");
   exports["pageSize"] = Napi::Number::New(env, static_cast<double>(oom_guard::os::page_size()));
   exports["shardCount"] = Napi::Number::New(env, oom_guard::kShardCount);
   return exports;

@@ -7,6 +7,7 @@ export {
   type NotCovered,
   readCoverage as coverage,
 } from './coverage';
+export { Ledger, type LedgerCategory, type LedgerData, type LedgerLine, ledger } from './ledger';
 export { liveBytes, pageSize, processReadings, rawLiveBytes, type Shard, shards } from './live';
 export { type HeapSnapshot, type MemoryData, MemorySnapshot, memory } from './memory';
 export type { ContainerReading, HeapReading, Readings, RssReading } from './readings';

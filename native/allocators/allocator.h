@@ -19,10 +19,15 @@ struct Allocator {
   // In use when counting began, by the allocator's own statistics less what was counted by then.
   std::atomic<int64_t> baseline;
   bool baseline_known;
-  Shards shards;
+  Shards* shards;
+  // Mechanisms that sample: what was in use at the last sample.
+  std::atomic<int64_t> sampled;
+
+  bool samples() const { return mechanism == Mechanism::kStats || mechanism == Mechanism::kPages; }
 
   int64_t live() const {
-    Totals totals = shards.sum();
+    if (samples()) return sampled.load(std::memory_order_relaxed);
+    Totals totals = shards->sum();
     return baseline.load(std::memory_order_relaxed) +
            static_cast<int64_t>(totals.allocated - totals.freed);
   }
@@ -34,7 +39,7 @@ template <class InUse>
 void set_baseline(Allocator* allocator, InUse in_use) {
   uint64_t bytes = 0;
   allocator->baseline_known = in_use(&bytes);
-  Totals totals = allocator->shards.sum();
+  Totals totals = allocator->shards->sum();
   int64_t counted = static_cast<int64_t>(totals.allocated - totals.freed);
   allocator->baseline.store(allocator->baseline_known ? static_cast<int64_t>(bytes) - counted : 0,
                             std::memory_order_relaxed);

@@ -88,7 +88,7 @@ bool Jemalloc::install_hooks(Allocator* allocator, const char** why) {
     return false;
   }
   HookContext* context = &g_contexts[g_context_count];
-  *context = {usable_size_, &allocator->shards};
+  *context = {usable_size_, allocator->shards};
   Hooks hooks = {on_alloc, on_dalloc, on_expand, context};
   void* handle = nullptr;
   size_t handle_size = sizeof(handle);

@@ -8,8 +8,7 @@ namespace oom_guard {
 
 class Jemalloc {
  public:
-  // The n-th jemalloc that an image exports (n counts found ones from 0); false when there is none.
-  // More than one name may lead to the same jemalloc.
+  // The jemalloc that an image exports; false when it exports none.
   static bool find(const ElfImage& image, Jemalloc* out);
 
   // What stands before `mallctl`: "", "je_", "duckdb_je_" ...

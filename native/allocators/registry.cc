@@ -27,9 +27,10 @@ void Registry::start(const RegistryOptions& options) {
   if (started()) return;
   Locked locked(&lock_);
   if (started()) return;
+  options_ = options;
   find_thread_numbers();
   images_.refresh();
-  start_process_malloc(options.patch);
+  start_process_malloc();
   visit_images();
   if (callsites_) {
     // After all slots are written, so that what is booked and what the allocator says agree from
@@ -39,43 +40,132 @@ void Registry::start(const RegistryOptions& options) {
   started_.store(true, std::memory_order_release);
 }
 
-void Registry::start_process_malloc(bool patch) {
+void Registry::start_process_malloc() {
   find_provider(images_, &provider_);
   char name[Allocator::kMaxName];
   snprintf(name, sizeof(name), "malloc (%s)", describe(provider_.kind));
-  Allocator* allocator = add_allocator(name, provider_.path);
+  add_allocator(name, provider_.path);
 
   ElfImage image;
+  ImageRecord* provider = nullptr;
   for (unsigned i = 0; i < images_.size(); ++i) {
     ImageRecord& record = images_[i];
-    if (!is_provider(record) || !parse(record, &image)) continue;
+    if (is_provider(record) && parse(record, &image)) provider = &record;
+  }
+  if (provider != nullptr) {
     if (provider_.is_libc) {
       glibc_.find(image);
-    } else if (record.role != ImageRole::kExecutable) {
-      record.role = ImageRole::kProvider;
+    } else if (provider->role != ImageRole::kExecutable) {
+      provider->role = ImageRole::kProvider;
     }
     tcmalloc_property_ = reinterpret_cast<bool (*)(const char*, size_t*)>(
         image.find_defined("MallocExtension_GetNumericProperty"));
-    if (provider_.kind == ProviderKind::kJemalloc && Jemalloc::find(image, &jemallocs_[0])) {
-      is_jemalloc_[0] = true;
-      if (jemallocs_[0].install_hooks(allocator, &allocator->note)) {
-        allocator->mechanism = Mechanism::kHooks;
-        allocator->note = "";
-        set_baseline(allocator, [this](uint64_t* bytes) { return in_use(0, bytes); });
-      }
-    }
   }
-  if (allocator->mechanism == Mechanism::kNone) {
-    if (!patch) {
-      allocator->note = "patching is switched off by the environment";
-    } else if (patcher_.prepare(&images_, provider_, &allocator->shards)) {
-      allocator->mechanism = Mechanism::kCallsites;
-      callsites_ = true;
-    } else {
-      allocator->note = patcher_.problem();
-    }
+  if (provider != nullptr && provider_.kind == ProviderKind::kJemalloc &&
+      Jemalloc::find(image, &jemallocs_[0])) {
+    is_jemalloc_[0] = true;
+    count_jemalloc(0, provider, image);
+  } else {
+    count_by_callsites(0, provider, image);
   }
   publish_allocator();
+}
+
+// Counts allocator `index` at the slots of its callers: every image for the process malloc, its own
+// image for an embedded one.
+bool Registry::count_by_callsites(unsigned index, ImageRecord* record, const ElfImage& image) {
+  Allocator* allocator = &allocators_[index];
+  if (!options_.patch) {
+    allocator->note = "patching is switched off by the environment";
+    return false;
+  }
+  if (index == 0) {
+    callsites_ = patchers_[0].prepare(&images_, provider_);
+    allocator->note = patchers_[0].problem();
+    if (!callsites_) return false;
+    allocator->shards = &wrapper_shards(0);
+  } else {
+    unsigned heap = embedded_heaps_ + 1;
+    if (heap == kHeaps) {
+      allocator->note = "too many allocators are counted at their call sites";
+      return false;
+    }
+    Patcher& patcher = patchers_[heap];
+    allocator->note = "";
+    if (!patcher.prepare_embedded(heap, image, jemallocs_[index].prefix())) {
+      allocator->note = patcher.problem();
+      return false;
+    }
+    ++embedded_heaps_;
+    allocator->shards = &wrapper_shards(heap);
+    // Its slots are not those of the process malloc that the record tells of.
+    ImageRecord own = *record;
+    patcher.patch(images_, &own);
+    if (own.patched == 0) {
+      allocator->note = "it does not call itself through slots";
+      return false;
+    }
+  }
+  allocator->mechanism = Mechanism::kCallsites;
+  return true;
+}
+
+// One mechanism for one jemalloc, never two. At call sites a preloaded one costs a sixth of what its
+// hooks cost; an embedded one is counted exactly by its hooks whatever it does inside, and what it
+// does is rarely allocation-bound.
+void Registry::count_jemalloc(unsigned index, ImageRecord* record, const ElfImage& image) {
+  Allocator* allocator = &allocators_[index];
+  const Jemalloc& jemalloc = jemallocs_[index];
+  auto by_hooks = [&] {
+    if (!jemallocs_[index].install_hooks(allocator, &allocator->note)) return false;
+    allocator->mechanism = Mechanism::kHooks;
+    allocator->note = "";
+    return true;
+  };
+  auto by_callsites = [&] { return count_by_callsites(index, record, image); };
+  bool counted = false;
+  switch (options_.jemalloc) {
+    case JemallocChoice::kAuto:
+      counted = index == 0 ? by_callsites() || by_hooks() : by_hooks() || by_callsites();
+      break;
+    case JemallocChoice::kCallsites:
+      counted = by_callsites() || by_hooks();
+      break;
+    case JemallocChoice::kHooks:
+      counted = by_hooks() || by_callsites();
+      break;
+    case JemallocChoice::kStats:
+      break;
+  }
+  uint64_t bytes = 0;
+  if (!counted && jemalloc.in_use(&bytes)) {
+    allocator->mechanism = Mechanism::kStats;
+    allocator->baseline_known = true;
+    allocator->sampled.store(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+    if (options_.jemalloc == JemallocChoice::kStats) allocator->note = "sampled, as was asked for";
+    return;
+  }
+  // Slots of the process malloc are still to be written; its baseline follows then.
+  if (allocator->mechanism != Mechanism::kCallsites || index != 0) {
+    set_baseline(allocator, [&](uint64_t* in_use) { return jemalloc.in_use(in_use); });
+  }
+}
+
+void Registry::sample() {
+  for (unsigned i = 0; i < allocator_count(); ++i) {
+    uint64_t bytes = 0;
+    if (allocators_[i].mechanism == Mechanism::kStats && in_use(i, &bytes)) {
+      allocators_[i].sampled.store(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+    }
+  }
+}
+
+void Registry::retarget(SlotTarget target) {
+  Locked locked(&lock_);
+  if (!callsites_) return;
+  patchers_[0].retarget(target);
+  for (unsigned i = 0; i < images_.size(); ++i) images_[i].visited = false;
+  visit_images();
 }
 
 void Registry::rescan() {
@@ -96,8 +186,9 @@ void Registry::visit_images() {
       record.visited = false;
     }
     if (record.visited) continue;
-    if (record.role == ImageRole::kVdso || record.role == ImageRole::kLoader ||
-        record.role == ImageRole::kSelf) {
+    // Our own image is patched like any other: the wrappers call the originals, never a slot, and
+    // what libstdc++ allocates for us is freed here.
+    if (record.role == ImageRole::kVdso || record.role == ImageRole::kLoader) {
       record.visited = true;
       continue;
     }
@@ -107,33 +198,28 @@ void Registry::visit_images() {
       continue;
     }
     record.note = "";
-    if (callsites_) patcher_.patch(images_, &record);
+    if (callsites_) patchers_[0].patch(images_, &record);
     record.visited = true;
     if (record.lazy && !record.rechecked) recheck_.store(true, std::memory_order_relaxed);
     ElfImage image;
     if (!is_provider(record) && !record.pinned && parse(record, &image)) {
-      adopt_jemalloc(record, image, &hold);
+      adopt_jemalloc(&record, image, &hold);
       record.pinned = hold.pinned();
     }
   }
 }
 
-void Registry::adopt_jemalloc(const ImageRecord& record, const ElfImage& image, ImageHold* hold) {
+void Registry::adopt_jemalloc(ImageRecord* record, const ElfImage& image, ImageHold* hold) {
   Jemalloc found;
   if (!Jemalloc::find(image, &found)) return;
   char name[Allocator::kMaxName];
   snprintf(name, sizeof(name), "jemalloc (%s)", found.prefix());
-  Allocator* allocator = add_allocator(name, record.path);
-  if (allocator == nullptr) return;
+  if (add_allocator(name, record->path) == nullptr) return;
   unsigned index = allocator_count();
   jemallocs_[index] = found;
   is_jemalloc_[index] = true;
-  if (found.install_hooks(allocator, &allocator->note)) {
-    allocator->mechanism = Mechanism::kHooks;
-    allocator->note = "";
-    set_baseline(allocator, [&](uint64_t* bytes) { return found.in_use(bytes); });
-  }
-  // We keep pointers into it, and it keeps hooks of ours.
+  count_jemalloc(index, record, image);
+  // We keep pointers into it, and it may keep hooks of ours.
   hold->pin();
   publish_allocator();
 }
@@ -145,6 +231,7 @@ Allocator* Registry::add_allocator(const char* name, const char* owner) {
   snprintf(allocator->name, sizeof(allocator->name), "%s", name);
   snprintf(allocator->owner, sizeof(allocator->owner), "%s", owner);
   allocator->mechanism = Mechanism::kNone;
+  allocator->shards = &hook_shards_[index];
   allocator->note = "";
   return allocator;
 }

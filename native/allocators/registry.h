@@ -13,8 +13,13 @@
 
 namespace oom_guard {
 
+// Which mechanism to use for a jemalloc. The first that works, from the named one on; `auto` tries
+// the cheapest first.
+enum class JemallocChoice : uint8_t { kAuto, kCallsites, kHooks, kStats };
+
 struct RegistryOptions {
   bool patch = true;  // false: no import slot is written
+  JemallocChoice jemalloc = JemallocChoice::kAuto;
 };
 
 class Registry {
@@ -39,6 +44,12 @@ class Registry {
   // allocator's locks.
   bool in_use(unsigned i, uint64_t* bytes) const;
 
+  // Reads the statistics of allocators that are counted by sampling. Takes their locks.
+  void sample();
+
+  // For benchmarks only: points all patched slots elsewhere. The books are wrong afterwards.
+  void retarget(SlotTarget target);
+
   // Gives freed memory back to the kernel: trims glibc, purges every jemalloc. Milliseconds.
   void release_free_memory() const;
 
@@ -46,9 +57,11 @@ class Registry {
   void each_image(void (*visit)(void*, const ImageRecord&), void* context);
 
  private:
-  void start_process_malloc(bool patch);
+  void start_process_malloc();
   void visit_images();
-  void adopt_jemalloc(const ImageRecord& record, const ElfImage& image, ImageHold* hold);
+  void adopt_jemalloc(ImageRecord* record, const ElfImage& image, ImageHold* hold);
+  bool count_by_callsites(unsigned index, ImageRecord* record, const ElfImage& image);
+  void count_jemalloc(unsigned index, ImageRecord* record, const ElfImage& image);
   Allocator* add_allocator(const char* name, const char* owner);
   bool is_provider(const ImageRecord& record) const {
     return provider_.dynamic != 0 && record.dynamic == provider_.dynamic;
@@ -58,14 +71,17 @@ class Registry {
   pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
   std::atomic<bool> started_{false};
   std::atomic<bool> recheck_{false};
+  RegistryOptions options_;
   bool callsites_ = false;  // the process malloc is counted at its call sites
   ImageTable images_;
   Provider provider_;
-  Patcher patcher_;
+  Patcher patchers_[kHeaps];  // the first is the process malloc's
+  unsigned embedded_heaps_ = 0;
   Glibc glibc_;
   bool (*tcmalloc_property_)(const char*, size_t*) = nullptr;
   std::atomic<unsigned> allocator_count_{0};
   Allocator allocators_[kMaxAllocators];
+  Shards hook_shards_[kMaxAllocators];  // by allocator, unless its wrappers bring their own
   Jemalloc jemallocs_[kMaxAllocators];  // by allocator; unused where it is none
   bool is_jemalloc_[kMaxAllocators] = {};
 };

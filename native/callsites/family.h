@@ -40,6 +40,14 @@
   RELEASES(op_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t",                 \
            (void* a, size_t b, const void* c), (a, b, c))
 
+// jemalloc's extended interface, under whatever prefix.
+#define OOM_GUARD_JEMALLOC(ALLOCATES, RELEASES, OTHER)                          \
+  ALLOCATES(mallocx, "mallocx", (size_t a, int b), (a, b))                      \
+  OTHER(rallocx, "rallocx", void*, (void*, size_t, int))                        \
+  OTHER(xallocx, "xallocx", size_t, (void*, size_t, size_t, int))               \
+  RELEASES(dallocx, "dallocx", (void* a, int b), (a, b))                        \
+  RELEASES(sdallocx, "sdallocx", (void* a, size_t b, int c), (a, b, c))
+
 #define OOM_GUARD_FAMILY(ALLOCATES, RELEASES, OTHER)                                           \
   ALLOCATES(malloc, "malloc", (size_t a), (a))                                                 \
   RELEASES(free, "free", (void* a), (a))                                                       \
@@ -54,6 +62,7 @@
   RELEASES(cfree, "cfree", (void* a), (a))                                                     \
   RELEASES(free_sized, "free_sized", (void* a, size_t b), (a, b))                              \
   RELEASES(free_aligned_sized, "free_aligned_sized", (void* a, size_t b, size_t c), (a, b, c)) \
+  OOM_GUARD_JEMALLOC(ALLOCATES, RELEASES, OTHER)                                               \
   OOM_GUARD_OPERATORS(ALLOCATES, RELEASES)
 
 namespace oom_guard {

@@ -45,6 +45,7 @@ struct ImageRecord {
   char soname[kMaxSoname];
   ImageRole role;
   bool brings_allocator;  // defines malloc and its like
+  bool global;            // the executable needs it: bound in the global scope
 
   bool present;  // seen in the scan that is going on
   bool visited;  // patched as far as it can be

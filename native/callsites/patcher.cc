@@ -1,6 +1,8 @@
 #include "callsites/patcher.h"
 
+#include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 #include "callsites/slot_writer.h"
 
@@ -49,19 +51,22 @@ bool may_be_family(const char* name) {
   }
 }
 
-void collect_family(const ElfImage& image, FamilySymbols* out) {
+void collect_family(const ElfImage& image, const char* prefix, FamilySymbols* out) {
+  const size_t skip = strlen(prefix);
   for (uint32_t i = 1; i < image.first_hashed_symbol(); ++i) {
     const ElfW(Sym)* symbol = image.symbol(i);
     if (symbol == nullptr) return;
     const char* name = image.symbol_name(*symbol);
-    if (!may_be_family(name)) continue;
+    if (strncmp(name, prefix, skip) != 0 || !may_be_family(name + skip)) continue;
     for (unsigned fn = 0; fn < kFnCount; ++fn) {
-      if (strcmp(name, kFnNames[fn]) == 0) out->add(i, fn);
+      if (strcmp(name + skip, kFnNames[fn]) == 0) out->add(i, fn);
     }
   }
   const ElfW(Sym)* first = image.symbol(0);
   for (unsigned fn = 0; fn < kFnCount; ++fn) {
-    const ElfW(Sym)* hashed = image.find_hashed(kFnNames[fn]);
+    char name[96];
+    snprintf(name, sizeof(name), "%s%s", prefix, kFnNames[fn]);
+    const ElfW(Sym)* hashed = image.find_hashed(name);
     if (hashed != nullptr) out->add(static_cast<uint32_t>(hashed - first), fn);
   }
 }
@@ -88,6 +93,30 @@ int find_needed(const ImageTable& images, const char* needed) {
   return -1;
 }
 
+// Visits an image and all that it needs, directly and indirectly, until `visit` returns false. What a
+// held image needs is held with it, so it can be read.
+template <class Table, class Record, class Visit>
+void each_needed(Table& images, Record& first, Visit visit) {
+  bool reached[ImageTable::kMaxImages] = {};
+  uint16_t queue[ImageTable::kMaxImages];
+  unsigned head = 0, tail = 0;
+  Record* record = &first;
+  for (;;) {
+    if (!visit(*record)) return;
+    ElfImage image;
+    if (!parse(*record, &image)) image = ElfImage();
+    const char* needed;
+    for (size_t n = 0; (needed = image.needed(n)) != nullptr; ++n) {
+      int found = find_needed(images, needed);
+      if (found < 0 || reached[found]) continue;
+      reached[found] = true;
+      queue[tail++] = static_cast<uint16_t>(found);
+    }
+    if (head == tail) return;
+    record = &images[queue[head++]];
+  }
+}
+
 }  // namespace
 
 // What is found out about one image while its slots are looked at.
@@ -96,41 +125,84 @@ struct Patcher::Context {
   const ImageRecord& record;
   const ElfImage& image;
   enum class Stub : uint8_t { kUnknown, kSafe, kUnsafe } stub = Stub::kUnknown;
+  bool had_stubs = false;
 };
 
-bool Patcher::prepare(ImageTable* images, const Provider& provider, Shards* shards) {
-  provider_ = &provider;
+bool Patcher::prepare(ImageTable* images, const Provider& provider) {
   if (provider.problem[0] != '\0') {
     problem_ = provider.problem;
     return false;
   }
-  publish_originals(provider.original, provider.usable_size, shards);
+  memcpy(original_, provider.original, sizeof(original_));
+  memcpy(executable_stub_, provider.executable_stub, sizeof(executable_stub_));
+  usable_size_ = provider.usable_size;
+  publish_originals(heap_, original_, usable_size_);
   sizer_ = provider.is_libc && glibc_header_agrees() ? Sizer::kGlibcHeader : Sizer::kUsableSize;
-
-  const WrapperSet& counting = counting_wrappers(sizer_);
-  for (unsigned fn = 0; fn < kFnCount; ++fn) {
-    target_[fn] = provider.original[fn] != nullptr ? counting.fn[fn] : nullptr;
+  for (unsigned i = 0; i < images->size(); ++i) {
+    if ((*images)[i].role != ImageRole::kExecutable) continue;
+    each_needed(*images, (*images)[i], [](ImageRecord& record) { return record.global = true; });
   }
   if (provider.is_libc) learn_nesting(images);
 
   // Node 26: ld.so frees through the executable's stub, but its allocations never pass one.
-  const uintptr_t* stub = provider.executable_stub;
-  if (stub[index_of(Fn::free)] != 0 && stub[index_of(Fn::malloc)] == 0 &&
-      stub[index_of(Fn::calloc)] == 0) {
+  if (executable_stub_[index_of(Fn::free)] != 0 && executable_stub_[index_of(Fn::malloc)] == 0 &&
+      executable_stub_[index_of(Fn::calloc)] == 0) {
     for (unsigned i = 0; i < images->size(); ++i) {
       const ImageRecord& record = (*images)[i];
-      ElfImage loader;
-      if (record.role != ImageRole::kLoader || !parse(record, &loader)) continue;
-      executable_free_ = free_unless_loader(sizer_, loader.start(), loader.end());
+      if (record.role != ImageRole::kLoader) continue;
+      loader_start_ = record.start;
+      loader_end_ = record.end;
     }
   }
+  choose_targets();
   return true;
 }
 
+bool Patcher::prepare_embedded(unsigned heap, const ElfImage& image, const char* prefix) {
+  heap_ = heap;
+  snprintf(prefix_, sizeof(prefix_), "%s", prefix);
+  char name[96];
+  for (unsigned fn = 0; fn < kFnCount; ++fn) {
+    snprintf(name, sizeof(name), "%s%s", prefix, kFnNames[fn]);
+    original_[fn] = reinterpret_cast<AnyFn>(image.find_defined(name));
+  }
+  snprintf(name, sizeof(name), "%smalloc_usable_size", prefix);
+  usable_size_ = reinterpret_cast<UsableSizeFn>(image.find_defined(name));
+  for (Fn fn : kCoreFns) {
+    if (original(fn) == 0 || usable_size_ == nullptr) {
+      problem_ = "it does not export the functions that would have to be wrapped";
+      return false;
+    }
+  }
+  publish_originals(heap_, original_, usable_size_);
+  choose_targets();
+  return true;
+}
+
+void Patcher::choose_targets() {
+  const WrapperSet& counting = counting_wrappers(heap_, sizer_);
+  for (unsigned fn = 0; fn < kFnCount; ++fn) {
+    target_[fn] = original_[fn] != nullptr && !nested_[fn] ? counting.fn[fn] : nullptr;
+  }
+  executable_free_ =
+      loader_end_ != 0 ? free_unless_loader(sizer_, loader_start_, loader_end_) : nullptr;
+}
+
+void Patcher::retarget(SlotTarget target) {
+  const Sizer chosen = sizer_;
+  if (target == SlotTarget::kCountingByUsableSize) sizer_ = Sizer::kUsableSize;
+  choose_targets();
+  sizer_ = chosen;
+  if (target == SlotTarget::kOriginal) {
+    memcpy(target_, original_, sizeof(target_));
+    executable_free_ = nullptr;
+  }
+}
+
 bool Patcher::glibc_header_agrees() const {
-  auto* allocate = reinterpret_cast<void* (*)(size_t)>(provider_->address(Fn::malloc));
-  auto* align = reinterpret_cast<void* (*)(size_t, size_t)>(provider_->address(Fn::memalign));
-  auto* release = reinterpret_cast<void (*)(void*)>(provider_->address(Fn::free));
+  auto* allocate = reinterpret_cast<void* (*)(size_t)>(original(Fn::malloc));
+  auto* align = reinterpret_cast<void* (*)(size_t, size_t)>(original(Fn::memalign));
+  auto* release = reinterpret_cast<void (*)(void*)>(original(Fn::free));
   if (align == nullptr) return false;
   constexpr size_t kSizes[] = {0, 1, 24, 25, 100, 1000, 4096, 70000, 4u << 20};
   constexpr size_t kAlignments[] = {0, 64, 4096};
@@ -141,7 +213,7 @@ bool Patcher::glibc_header_agrees() const {
       size_t header = static_cast<size_t*>(block)[-1];
       bool mapped = (header & 2) != 0;
       size_t usable = (header & ~static_cast<size_t>(7)) - (mapped ? 16 : 8);
-      bool agrees = usable == provider_->usable_size(block);
+      bool agrees = usable == usable_size_(block);
       release(block);
       if (!agrees) return false;
     }
@@ -154,32 +226,25 @@ void Patcher::learn_nesting(ImageTable* images) {
     ImageRecord& record = (*images)[i];
     ElfImage image;
     if (record.role != ImageRole::kLibc || !parse(record, &image)) continue;
-    AnyFn final_target[kFnCount];
-    memcpy(final_target, target_, sizeof(target_));
-    const WrapperSet& probes = probing_wrappers();
+    memcpy(target_, probing_wrappers().fn, sizeof(target_));
     for (unsigned fn = 0; fn < kFnCount; ++fn) {
-      target_[fn] = provider_->original[fn] != nullptr ? probes.fn[fn] : nullptr;
+      if (original_[fn] == nullptr) target_[fn] = nullptr;
     }
     probing_ = true;
     patch_with(*images, &record, image);
     for (unsigned fn = 0; fn < kFnCount; ++fn) {
-      if (final_target[fn] != nullptr && booked_inside(static_cast<Fn>(fn))) {
-        final_target[fn] = nullptr;
-      }
+      nested_[fn] = original_[fn] != nullptr && booked_inside(static_cast<Fn>(fn));
     }
     probing_ = false;
-    memcpy(target_, final_target, sizeof(target_));
-    record.patched = record.skipped_count = 0;
-    patch_with(*images, &record, image);
-    record.visited = true;
+    // What was written is written over when libc is visited with all other images.
   }
 }
 
 // Calls the original and looks whether it came through a slot of libc's.
 bool Patcher::booked_inside(Fn fn) const {
-  auto* allocate = reinterpret_cast<void* (*)(size_t)>(provider_->address(Fn::malloc));
-  auto* release = reinterpret_cast<void (*)(void*)>(provider_->address(Fn::free));
-  uintptr_t original = provider_->address(fn);
+  auto* allocate = reinterpret_cast<void* (*)(size_t)>(original(Fn::malloc));
+  auto* release = reinterpret_cast<void (*)(void*)>(original(Fn::free));
+  const uintptr_t function = original(fn);
   void* block = nullptr;
   unsigned calls = 0;
   switch (fn) {
@@ -187,29 +252,29 @@ bool Patcher::booked_inside(Fn fn) const {
     case Fn::valloc:
     case Fn::pvalloc:
       begin_probe();
-      block = reinterpret_cast<void* (*)(size_t)>(original)(64);
+      block = reinterpret_cast<void* (*)(size_t)>(function)(64);
       calls = end_probe();
       break;
     case Fn::calloc:
     case Fn::aligned_alloc:
     case Fn::memalign:
       begin_probe();
-      block = reinterpret_cast<void* (*)(size_t, size_t)>(original)(64, 64);
+      block = reinterpret_cast<void* (*)(size_t, size_t)>(function)(64, 64);
       calls = end_probe();
       break;
     case Fn::realloc:
       begin_probe();
-      block = reinterpret_cast<void* (*)(void*, size_t)>(original)(nullptr, 64);
+      block = reinterpret_cast<void* (*)(void*, size_t)>(function)(nullptr, 64);
       calls = end_probe();
       break;
     case Fn::reallocarray:
       begin_probe();
-      block = reinterpret_cast<void* (*)(void*, size_t, size_t)>(original)(nullptr, 1, 64);
+      block = reinterpret_cast<void* (*)(void*, size_t, size_t)>(function)(nullptr, 1, 64);
       calls = end_probe();
       break;
     case Fn::posix_memalign:
       begin_probe();
-      if (reinterpret_cast<int (*)(void**, size_t, size_t)>(original)(&block, 64, 64) != 0) {
+      if (reinterpret_cast<int (*)(void**, size_t, size_t)>(function)(&block, 64, 64) != 0) {
         block = nullptr;
       }
       calls = end_probe();
@@ -218,13 +283,13 @@ bool Patcher::booked_inside(Fn fn) const {
     case Fn::cfree:
       block = allocate(64);
       begin_probe();
-      reinterpret_cast<void (*)(void*)>(original)(block);
+      reinterpret_cast<void (*)(void*)>(function)(block);
       calls = end_probe();
       return calls != 0;
     case Fn::free_sized:
       block = allocate(64);
       begin_probe();
-      reinterpret_cast<void (*)(void*, size_t)>(original)(block, 64);
+      reinterpret_cast<void (*)(void*, size_t)>(function)(block, 64);
       calls = end_probe();
       return calls != 0;
     default:
@@ -242,7 +307,6 @@ void Patcher::patch(const ImageTable& images, ImageRecord* record) {
   record->witness = nullptr;
   switch (record->role) {
     case ImageRole::kVdso:
-    case ImageRole::kSelf:
     case ImageRole::kLoader:
       return;
     case ImageRole::kProvider:
@@ -262,7 +326,7 @@ void Patcher::patch(const ImageTable& images, ImageRecord* record) {
 
 void Patcher::patch_with(const ImageTable& images, ImageRecord* record, const ElfImage& image) {
   FamilySymbols family;
-  collect_family(image, &family);
+  collect_family(image, prefix_, &family);
   if (family.size == 0) return;
   Context context{images, *record, image};
   SlotWriter writer(image);
@@ -289,7 +353,7 @@ void Patcher::patch_with(const ImageTable& images, ImageRecord* record, const El
       record->witness_value = *slot.address;
     }
   }
-  record->lazy = context.stub == Context::Stub::kSafe;
+  record->lazy = context.had_stubs;
 }
 
 Patcher::Verdict Patcher::judge(Context* context, Fn fn, const ImportSlot& slot, uintptr_t* value,
@@ -302,21 +366,20 @@ Patcher::Verdict Patcher::judge(Context* context, Fn fn, const ImportSlot& slot,
     target = executable_free_;
   }
   const uintptr_t now = __atomic_load_n(slot.address, __ATOMIC_ACQUIRE);
-  const uintptr_t original = reinterpret_cast<uintptr_t>(provider_->original[i]);
+  const uintptr_t original = reinterpret_cast<uintptr_t>(original_[i]);
   const uintptr_t wanted = reinterpret_cast<uintptr_t>(target);
-  const uintptr_t probe = reinterpret_cast<uintptr_t>(probing_wrappers().fn[i]);
 
   if (now == 0) {
     *reason = SlotReason::kNull;
     return Verdict::kSkip;
   }
-  if (now == provider_->executable_stub[i]) {
+  if (now == executable_stub_[i]) {
     *reason = SlotReason::kExecutableStub;
     return Verdict::kSkip;
   }
   if (wanted != 0 && now == wanted) return Verdict::kDone;
-  if (now == probe && !probing_) {
-    // Left from learning which functions nest.
+  if (is_ours(fn, now)) {
+    // Left from learning which functions nest, or from a benchmark.
     *value = wanted != 0 ? wanted : original;
     return Verdict::kWrite;
   }
@@ -333,7 +396,11 @@ Patcher::Verdict Patcher::judge(Context* context, Fn fn, const ImportSlot& slot,
   bool own_definition = symbol->st_shndx != SHN_UNDEF && now == image.base() + symbol->st_value;
   if (slot.jump_slot && image.contains(now) && !own_definition) {
     // The image's own lazy stub hides what it will be bound to.
-    if (symbol->st_shndx == SHN_UNDEF && stub_is_safe(context)) return Verdict::kWrite;
+    const bool own_function = heap_ != 0;  // it binds to itself
+    context->had_stubs = true;
+    if (own_function || stub_is_safe(context, *symbol)) {
+      return Verdict::kWrite;
+    }
     *reason = SlotReason::kUncertainStub;
     return Verdict::kSkip;
   }
@@ -341,37 +408,39 @@ Patcher::Verdict Patcher::judge(Context* context, Fn fn, const ImportSlot& slot,
   return Verdict::kSkip;
 }
 
+bool Patcher::is_ours(Fn fn, uintptr_t value) const {
+  auto in = [&](const WrapperSet& set) {
+    return value == reinterpret_cast<uintptr_t>(set.fn[index_of(fn)]);
+  };
+  if (in(counting_wrappers(heap_, Sizer::kUsableSize))) return true;
+  if (heap_ != 0) return false;
+  if (in(probing_wrappers()) || in(counting_wrappers(heap_, Sizer::kGlibcHeader))) return true;
+  if (fn != Fn::free || loader_end_ == 0) return false;
+  for (Sizer sizer : {Sizer::kGlibcHeader, Sizer::kUsableSize}) {
+    AnyFn variant = free_unless_loader(sizer, loader_start_, loader_end_);
+    if (value == reinterpret_cast<uintptr_t>(variant)) return true;
+  }
+  return false;
+}
+
 // A stub will be bound to the provider unless the image is deep-bound, or local, beside a library
 // that brings a malloc of its own; patching it then would mix two allocators.
-bool Patcher::stub_is_safe(Context* context) {
-  if (context->stub != Context::Stub::kUnknown) return context->stub == Context::Stub::kSafe;
-  const ImageTable& images = context->images;
-  bool reached[ImageTable::kMaxImages] = {};
-  uint16_t queue[ImageTable::kMaxImages];
-  unsigned head = 0, tail = 0;
-  auto safe = [&] {
-    ElfImage image = context->image;
-    const ImageRecord* record = &context->record;
-    for (;;) {
-      bool excepted = record->role == ImageRole::kLibc || record->role == ImageRole::kProvider ||
-                      record->role == ImageRole::kLoader;
-      if (!excepted && record->brings_allocator) return false;
-      const char* needed;
-      for (size_t n = 0; (needed = image.needed(n)) != nullptr; ++n) {
-        int found = find_needed(images, needed);
-        if (found < 0 || reached[found]) continue;
-        reached[found] = true;
-        queue[tail++] = static_cast<uint16_t>(found);
-      }
-      if (head == tail) return true;
-      // What a held image needs is held with it, so it can be read.
-      record = &images[queue[head++]];
-      if (!parse(*record, &image)) image = ElfImage();
-    }
-  };
-  bool is_safe = safe();
-  context->stub = is_safe ? Context::Stub::kSafe : Context::Stub::kUnsafe;
-  return is_safe;
+bool Patcher::stub_is_safe(Context* context, const ElfW(Sym) & symbol) {
+  // What the executable needs is bound in the global scope, where the provider comes first. That is
+  // so for libstdc++ too, which defines operator new and yet binds it to a preloaded allocator's.
+  if (context->record.global) return true;
+  if (symbol.st_shndx != SHN_UNDEF) return false;
+  if (context->stub == Context::Stub::kUnknown) {
+    bool safe = true;
+    each_needed(context->images, context->record, [&](const ImageRecord& record) {
+      bool excepted = record.role == ImageRole::kLibc || record.role == ImageRole::kProvider ||
+                      record.role == ImageRole::kLoader;
+      safe = excepted || !record.brings_allocator;
+      return safe;
+    });
+    context->stub = safe ? Context::Stub::kSafe : Context::Stub::kUnsafe;
+  }
+  return context->stub == Context::Stub::kSafe;
 }
 
 }  // namespace oom_guard

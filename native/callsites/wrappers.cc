@@ -15,28 +15,41 @@ struct Originals {
   OOM_GUARD_FAMILY(OOM_GUARD_PLAIN_RESULT, OOM_GUARD_PLAIN_VOID, OOM_GUARD_PLAIN_OTHER)
 };
 
+struct Heap {
+  Originals original;
+  UsableSizeFn usable_size;
+};
+
 // Written once by publish_originals, before any slot can lead a thread here.
-Originals g_original;
-UsableSizeFn g_usable_size;
-Shards* g_shards;
+Heap g_heaps[kHeaps];
+// Addressed directly: through a pointer every call would load it first.
+Shards g_shards[kHeaps];
 uintptr_t g_loader_start, g_loader_size;
 
+template <unsigned kHeap>
 struct GlibcHeader {
   static size_t of(void* block) noexcept { return glibc_block_size(block); }
 };
+template <unsigned kHeap>
 struct ProviderUsableSize {
-  static size_t of(void* block) noexcept { return g_usable_size(block); }
+  static size_t of(void* block) noexcept { return g_heaps[kHeap].usable_size(block); }
 };
 
 // Books into the shards.
-template <class Size>
+template <unsigned kHeap, template <unsigned> class SizeOf>
 struct Counting {
   using Token = size_t;
-  static void allocated(void* block) noexcept { g_shards->book_allocated(Size::of(block)); }
-  static Token before(void* block) noexcept { return Size::of(block); }
-  static void freed(Token bytes) noexcept { g_shards->book_freed(bytes); }
+  static constexpr unsigned heap = kHeap;
+  static void allocated(void* block) noexcept {
+    g_shards[kHeap].book_allocated(SizeOf<kHeap>::of(block));
+  }
+  static Token before(void* block) noexcept { return SizeOf<kHeap>::of(block); }
+  static void freed(Token bytes) noexcept { g_shards[kHeap].book_freed(bytes); }
   static void resized(Token old_bytes, void* block) noexcept {
-    g_shards->book_resized(old_bytes, Size::of(block));
+    g_shards[kHeap].book_resized(old_bytes, SizeOf<kHeap>::of(block));
+  }
+  static void resized_in_place(Token old_bytes, size_t bytes) noexcept {
+    if (old_bytes != bytes) g_shards[kHeap].book_resized(old_bytes, bytes);
   }
 };
 
@@ -45,6 +58,7 @@ std::atomic<uintptr_t> g_prober{0};
 std::atomic<unsigned> g_probed{0};
 struct Probing {
   struct Token {};
+  static constexpr unsigned heap = 0;
   static void note() noexcept {
     if (g_prober.load(std::memory_order_relaxed) == thread_pointer()) {
       g_probed.fetch_add(1, std::memory_order_relaxed);
@@ -54,13 +68,16 @@ struct Probing {
   static Token before(void*) noexcept { return {}; }
   static void freed(Token) noexcept { note(); }
   static void resized(Token, void*) noexcept { note(); }
+  static void resized_in_place(Token, size_t) noexcept { note(); }
 };
 
 template <class Book>
 struct Wrap {
+  static constexpr const Originals& original() { return g_heaps[Book::heap].original; }
+
 #define OOM_GUARD_WRAP_ALLOCATES(id, symbol, params, args)             \
   static void* id params {                                             \
-    void* block = g_original.id args;                                  \
+    void* block = original().id args;                                  \
     if (__builtin_expect(block != nullptr, 1)) Book::allocated(block); \
     return block;                                                      \
   }
@@ -69,35 +86,48 @@ struct Wrap {
 #define OOM_GUARD_WRAP_RELEASES(id, symbol, params, args)                \
   static void id params {                                                \
     if (__builtin_expect(a != nullptr, 1)) Book::freed(Book::before(a)); \
-    g_original.id args;                                                  \
+    original().id args;                                                  \
   }
 #define OOM_GUARD_BY_HAND(...)
   OOM_GUARD_FAMILY(OOM_GUARD_WRAP_ALLOCATES, OOM_GUARD_WRAP_RELEASES, OOM_GUARD_BY_HAND)
 
   static void* realloc(void* old_block, size_t size) {
     if (old_block == nullptr) {
-      void* block = g_original.realloc(nullptr, size);
+      void* block = original().realloc(nullptr, size);
       if (block != nullptr) Book::allocated(block);
       return block;
     }
     auto token = Book::before(old_block);
-    return resized(token, g_original.realloc(old_block, size), size == 0);
+    return resized(token, original().realloc(old_block, size), size == 0);
   }
 
   static void* reallocarray(void* old_block, size_t count, size_t size) {
     if (old_block == nullptr) {
-      void* block = g_original.reallocarray(nullptr, count, size);
+      void* block = original().reallocarray(nullptr, count, size);
       if (block != nullptr) Book::allocated(block);
       return block;
     }
     auto token = Book::before(old_block);
-    return resized(token, g_original.reallocarray(old_block, count, size), count == 0 || size == 0);
+    return resized(token, original().reallocarray(old_block, count, size), count == 0 || size == 0);
   }
 
   static int posix_memalign(void** out, size_t alignment, size_t size) {
-    int error = g_original.posix_memalign(out, alignment, size);
+    int error = original().posix_memalign(out, alignment, size);
     if (error == 0 && *out != nullptr) Book::allocated(*out);
     return error;
+  }
+
+  static void* rallocx(void* old_block, size_t size, int flags) {
+    auto token = Book::before(old_block);
+    return resized(token, original().rallocx(old_block, size, flags), false);
+  }
+
+  // Resizes in place and returns the usable size that the block has then.
+  static size_t xallocx(void* block, size_t size, size_t extra, int flags) {
+    auto token = Book::before(block);
+    size_t usable = original().xallocx(block, size, extra, flags);
+    Book::resized_in_place(token, usable);
+    return usable;
   }
 
   static void free_unless_loader(void* block) {
@@ -105,7 +135,7 @@ struct Wrap {
     if (block != nullptr && caller - g_loader_start >= g_loader_size) {
       Book::freed(Book::before(block));
     }
-    g_original.free(block);
+    original().free(block);
   }
 
  private:
@@ -133,20 +163,31 @@ const WrapperSet& wrapper_set() {
 
 }  // namespace
 
-void publish_originals(const AnyFn (&originals)[kFnCount], UsableSizeFn usable_size,
-                       Shards* shards) {
+void publish_originals(unsigned heap, const AnyFn (&originals)[kFnCount],
+                       UsableSizeFn usable_size) {
+  Originals& to = g_heaps[heap].original;
 #define OOM_GUARD_STORE(id, ...) \
-  g_original.id = reinterpret_cast<decltype(g_original.id)>(originals[index_of(Fn::id)]);
+  to.id = reinterpret_cast<decltype(to.id)>(originals[index_of(Fn::id)]);
   OOM_GUARD_FAMILY(OOM_GUARD_STORE, OOM_GUARD_STORE, OOM_GUARD_STORE)
 #undef OOM_GUARD_STORE
-  g_usable_size = usable_size;
-  g_shards = shards;
+  g_heaps[heap].usable_size = usable_size;
   std::atomic_thread_fence(std::memory_order_release);
 }
 
-const WrapperSet& counting_wrappers(Sizer sizer) {
-  return sizer == Sizer::kGlibcHeader ? wrapper_set<Counting<GlibcHeader>>()
-                                      : wrapper_set<Counting<ProviderUsableSize>>();
+Shards& wrapper_shards(unsigned heap) { return g_shards[heap]; }
+
+const WrapperSet& counting_wrappers(unsigned heap, Sizer sizer) {
+  switch (heap) {
+    case 1:
+      return wrapper_set<Counting<1, ProviderUsableSize>>();
+    case 2:
+      return wrapper_set<Counting<2, ProviderUsableSize>>();
+    case 3:
+      return wrapper_set<Counting<3, ProviderUsableSize>>();
+    default:
+      return sizer == Sizer::kGlibcHeader ? wrapper_set<Counting<0, GlibcHeader>>()
+                                          : wrapper_set<Counting<0, ProviderUsableSize>>();
+  }
 }
 
 AnyFn free_unless_loader(Sizer sizer, uintptr_t loader_start, uintptr_t loader_end) {
@@ -154,8 +195,8 @@ AnyFn free_unless_loader(Sizer sizer, uintptr_t loader_start, uintptr_t loader_e
   g_loader_size = loader_end - loader_start;
   std::atomic_thread_fence(std::memory_order_release);
   return sizer == Sizer::kGlibcHeader
-             ? reinterpret_cast<AnyFn>(&Wrap<Counting<GlibcHeader>>::free_unless_loader)
-             : reinterpret_cast<AnyFn>(&Wrap<Counting<ProviderUsableSize>>::free_unless_loader);
+             ? reinterpret_cast<AnyFn>(&Wrap<Counting<0, GlibcHeader>>::free_unless_loader)
+             : reinterpret_cast<AnyFn>(&Wrap<Counting<0, ProviderUsableSize>>::free_unless_loader);
 }
 
 const WrapperSet& probing_wrappers() {

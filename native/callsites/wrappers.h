@@ -21,16 +21,22 @@ struct WrapperSet {
   AnyFn fn[kFnCount];
 };
 
-// Publishes what the wrappers call and book to. Must happen before the first slot is written, and
-// once per process: slots are never given back.
-void publish_originals(const AnyFn (&originals)[kFnCount], UsableSizeFn usable_size,
-                       Shards* shards);
+// Heap 0 is the process malloc; the others are allocators inside an image, which is then the only one
+// that calls them.
+constexpr unsigned kHeaps = 4;
 
-// The wrappers that count, by `sizer`.
-const WrapperSet& counting_wrappers(Sizer sizer);
+// Publishes what the wrappers of a heap call. Must happen before the first slot is written, and once
+// per heap: slots are never given back.
+void publish_originals(unsigned heap, const AnyFn (&originals)[kFnCount], UsableSizeFn usable_size);
 
-// A `free` that does not book what ld.so frees: for an executable whose stub receives ld.so's frees
-// while ld.so's allocations never pass it (Node 26). [start, end) is ld.so's image.
+// Where the wrappers of a heap book.
+Shards& wrapper_shards(unsigned heap);
+
+// The wrappers that count. Only heap 0 can be read by glibc's headers.
+const WrapperSet& counting_wrappers(unsigned heap, Sizer sizer);
+
+// A `free` for heap 0 that does not book what ld.so frees: for an executable whose stub receives
+// ld.so's frees while ld.so's allocations never pass it (Node 26). [start, end) is ld.so's image.
 AnyFn free_unless_loader(Sizer sizer, uintptr_t loader_start, uintptr_t loader_end);
 
 // Wrappers that count nothing but note that the probing thread passed through them. With them in

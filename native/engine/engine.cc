@@ -23,7 +23,7 @@ bool started() {
   return g_started.load(std::memory_order_acquire);
 }
 
-void start(bool patch) {
+void start(bool patch, uint8_t jemalloc) {
   if (started()) return;
   pthread_mutex_lock(&g_start_lock);
   if (!started()) {
@@ -35,6 +35,7 @@ void start(bool patch) {
       g_registry = new (memory) Registry;
       RegistryOptions options;
       options.patch = patch;
+      options.jemalloc = static_cast<JemallocChoice>(jemalloc);
       g_registry->start(options);
       g_rescanner.store(start_rescanner(g_registry));
       g_started.store(true, std::memory_order_release);
@@ -57,17 +58,19 @@ uint32_t allocator_count() {
 
 void allocator(uint32_t index, EngineAllocator* out) {
   const Allocator& from = g_registry->allocator(index);
-  Totals totals = from.shards.sum();
+  Totals totals = from.shards->sum();
   *out = {from.name,           from.owner,
           from.note,           static_cast<uint8_t>(from.mechanism),
           from.baseline_known, from.baseline.load(std::memory_order_relaxed),
-          totals.allocated,    totals.freed};
+          totals.allocated,
+          totals.freed,
+          from.live()};
 }
 
 void shard(uint32_t index, uint64_t* allocated, uint64_t* freed) {
   *allocated = *freed = 0;
   for (uint32_t i = 0; i < allocator_count(); ++i) {
-    Totals totals = g_registry->allocator(i).shards.read(index);
+    Totals totals = g_registry->allocator(i).shards->read(index);
     *allocated += totals.allocated;
     *freed += totals.freed;
   }
@@ -104,6 +107,10 @@ void each_image(void (*visit)(void*, const EngineImage&), void* context) {
 
 void release_free_memory() {
   if (started()) g_registry->release_free_memory();
+}
+
+void retarget(uint8_t target) {
+  if (started()) g_registry->retarget(static_cast<SlotTarget>(target));
 }
 
 bool rescanner_running() {
@@ -145,6 +152,7 @@ const oom_guard::EngineApi oom_guard_engine_api = {
     oom_guard::in_use,
     oom_guard::each_image,
     oom_guard::release_free_memory,
+    oom_guard::retarget,
     oom_guard::rescanner_running,
     oom_guard::heap_acquire,
     oom_guard::heap_publish,

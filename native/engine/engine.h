@@ -15,6 +15,7 @@ struct EngineAllocator {
   bool baseline_known;
   int64_t baseline;
   uint64_t allocated, freed;
+  int64_t live;  // what was sampled, or baseline + allocated - freed
 };
 
 struct EngineSkippedSlot {
@@ -39,7 +40,8 @@ struct EngineApi {
   uint32_t size;  // bytes; a field beyond it does not exist
   bool (*started)();
 
-  void (*start)(bool patch);
+  // `jemalloc` is a JemallocChoice. The first call decides.
+  void (*start)(bool patch, uint8_t jemalloc);
   void (*rescan)();
   int64_t (*live)();
   uint32_t (*allocator_count)();
@@ -49,6 +51,8 @@ struct EngineApi {
   bool (*in_use)(uint32_t allocator, uint64_t* bytes);
   void (*each_image)(void (*visit)(void*, const EngineImage&), void* context);
   void (*release_free_memory)();
+  // For benchmarks only: points all patched slots at a SlotTarget. The books are wrong afterwards.
+  void (*retarget)(uint8_t target);
   bool (*rescanner_running)();
 
   // V8 heaps are per isolate and can only be read from inside. Each isolate publishes its own.

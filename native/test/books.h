@@ -44,7 +44,7 @@ inline bool is_loaded(const char* text) {
 // Starts counting. ctest preloads allocators by their file names and says in OOM_GUARD_EXPECT which
 // one must be found to provide malloc; where it is not installed, the loader only warned.
 inline oom_guard::EngineAllocator start_counting() {
-  engine().start(true);
+  engine().start(true, 0);
   // Images that were bound lazily are looked at a second time; not in the middle of a measurement.
   engine().rescan();
   engine().rescan();
@@ -79,7 +79,8 @@ inline bool caches_are_off() {
 inline size_t block_size(void* block) {
   size_t usable = malloc_usable_size(block);
   if (!is_glibc()) return usable;
-  const size_t* header = static_cast<size_t*>(block) - 1;
+  void* volatile hidden = block;  // from a compiler that knows where the block begins
+  const size_t* header = static_cast<size_t*>(hidden) - 1;
   return (*header & 2) != 0 ? usable + 16 + header[-1] : usable + 8;
 }
 

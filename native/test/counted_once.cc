@@ -5,6 +5,7 @@
 #include <netdb.h>
 
 #include <new>
+#include <string>
 
 #include "books.h"
 
@@ -84,6 +85,24 @@ void check_case(const Case& one) {
   CHECK(getting.allocator_agrees(), "%s: glibc's own statistics moved otherwise", one.name);
 }
 
+// std::string's code lies inside libstdc++, which defines operator new and calls it through a slot of
+// its own that is bound late.
+void check_inside_libstdcxx() {
+  for (int round = 0; round < 2; ++round) {
+    Since start;
+    {
+      std::string text;
+      text.resize(1000);
+      CHECK(start.live() == static_cast<int64_t>(block_size(text.data())),
+            "a string's block of %zu bytes booked as +%llu -%llu", block_size(text.data()),
+            (unsigned long long)start.allocated(), (unsigned long long)start.freed());
+      text.resize(100000);
+      CHECK(start.live() == static_cast<int64_t>(block_size(text.data())), "a larger string");
+    }
+    CHECK(start.live() == 0, "a string: %lld bytes are left", (long long)start.live());
+  }
+}
+
 // A provider that does not define this name leaves it to libc, whose blocks it could not free.
 bool provider_has(const char* name) {
   Dl_info owner, other;
@@ -151,6 +170,7 @@ int main() {
   start_counting();
   for (const Case& one : kCases) check_case(one);
   if (provider_has("pvalloc")) check_case({"pvalloc", [] { return pvalloc(100); }, release});
+  check_inside_libstdcxx();
   check_getline();
   check_getaddrinfo();
   check_open_memstream();

@@ -1,6 +1,8 @@
 // A library opened with RTLD_DEEPBIND whose dependency brings its own malloc. Its lazy stubs hide
 // that they lead there; patching one would hand the process's blocks to the other free, which
 // aborts. (DataDog/ddprof issue 446, gperftools issue 1148, falco issue 3704.)
+#include <initializer_list>
+
 #include "books.h"
 
 namespace {

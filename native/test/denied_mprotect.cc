@@ -7,6 +7,8 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#include <initializer_list>
+
 #include "books.h"
 
 namespace {

@@ -4,7 +4,7 @@
 #include "churn.h"
 
 int main() {
-  engine().start(true);
+  engine().start(true, 0);
   oom_guard::EngineAllocator allocator;
   engine().allocator(0, &allocator);
   CHECK(allocator.mechanism != 0, "nothing is counted: %s", allocator.note);

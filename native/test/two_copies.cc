@@ -43,7 +43,7 @@ void check_counted_once(const EngineApi* engine, const Copy* copies, int count) 
 }
 
 void* start(void* api) {
-  static_cast<const EngineApi*>(api)->start(true);
+  static_cast<const EngineApi*>(api)->start(true, 0);
   return nullptr;
 }
 
@@ -51,7 +51,7 @@ void* start(void* api) {
 
 int main(int argc, char** argv) {
   bool foreign = false, foreign_started = false;
-  Copy copies[4];
+  Copy copies[4] = {};
   int count = 0;
   for (int i = 1; i < argc; ++i) {
     if (strncmp(argv[i], "foreign", 7) == 0) {

@@ -1,5 +1,7 @@
 // A weak symbol that nobody defines is a question, and its NULL slot the answer. A patched one lets
 // the library call what is not there. (DataDog/ddprof pull request 348.)
+#include <initializer_list>
+
 #include "books.h"
 
 namespace {

@@ -10,26 +10,34 @@ namespace {
 constexpr unsigned kBusyMs = 10;
 constexpr unsigned kIdleMs = 100;
 constexpr unsigned kTicksUntilIdle = 10;
+// Statistics are read under the allocator's locks.
+constexpr unsigned kSampleMs = 100;
 
 Registry* g_registry;
 
 uint64_t bytes_ever_allocated() {
   uint64_t bytes = 0;
   for (unsigned i = 0; i < g_registry->allocator_count(); ++i) {
-    bytes += g_registry->allocator(i).shards.sum().allocated;
+    bytes += g_registry->allocator(i).shards->sum().allocated;
   }
   return bytes;
 }
 
 [[noreturn]] void run() {
   uint64_t last = 0;
-  unsigned still = 0;
+  unsigned still = 0, since_sample = 0;
   for (;;) {
     uint64_t now = bytes_ever_allocated();
     still = now == last ? still + 1 : 0;
     last = now;
-    os::sleep_ms(still < kTicksUntilIdle ? kBusyMs : kIdleMs);
+    unsigned tick = still < kTicksUntilIdle ? kBusyMs : kIdleMs;
+    os::sleep_ms(tick);
     g_registry->rescan();
+    since_sample += tick;
+    if (since_sample >= kSampleMs) {
+      since_sample = 0;
+      g_registry->sample();
+    }
   }
 }
 

@@ -1,0 +1,223 @@
+/** From owners of memory to the ledger's lines. They add up to the byte. */
+import type { JemallocStatistics, NativeAllocator } from '../../native';
+import type { Classified, Extent } from './classify';
+
+/** What a line is about. */
+export type LedgerCategory =
+  | 'v8'
+  | 'wasm'
+  | 'live'
+  | 'slack'
+  | 'stacks'
+  | 'module data'
+  | 'files'
+  | 'shared'
+  | 'kernel'
+  | 'oom-guard'
+  | 'unexplained';
+
+/** One part of resident memory. */
+export interface LedgerLine {
+  category: LedgerCategory;
+  name: string;
+  /** Resident bytes. */
+  bytes: number;
+  note: string;
+}
+
+/** An allocator with what it says of itself, if it says anything. */
+export interface LedgerAllocator extends Pick<NativeAllocator, 'name' | 'mechanism' | 'live'> {
+  statistics: JemallocStatistics | undefined;
+}
+
+export interface LedgerInputs {
+  classified: Classified;
+  /** Empty while nothing is counted. */
+  allocators: readonly LedgerAllocator[];
+  /** V8's spaces of the calling isolate: name and resident bytes as V8 estimates them. */
+  spaces: readonly { name: string; resident: number }[];
+  threads: number;
+  /** Whether glibc provides malloc. */
+  glibc: boolean;
+  /** Why live is not told from slack; empty when it is. */
+  uncounted: string;
+}
+
+const NAMED_FILES = 10;
+
+/** The lines, and how much of live was never written to and so is not resident, bytes. */
+export function makeLines(inputs: LedgerInputs): { lines: LedgerLine[]; untouched: number } {
+  const { classified } = inputs;
+  const allocators = allocatorLines(inputs);
+  const lines = [
+    ...v8Lines(classified, inputs.spaces),
+    ...allocators.lines,
+    ...plain('stacks', 'thread stacks', classified.stacks, stackNote(inputs)),
+    ...plain('module data', 'module data', classified.moduleData, 'written pages of all images'),
+    ...fileLines(classified.files),
+    ...plain('shared', 'shared memory', classified.shared, ''),
+    ...plain('kernel', 'kernel mappings', classified.kernel, 'vdso, io_uring'),
+    ...plain('oom-guard', 'oom-guard', classified.own, 'its tables'),
+    ...allocators.rest,
+  ];
+  return { lines, untouched: allocators.untouched };
+}
+
+function plain(
+  category: LedgerCategory,
+  name: string,
+  { resident }: Extent,
+  note: string,
+): LedgerLine[] {
+  return resident > 0 ? [{ category, name, bytes: resident, note }] : [];
+}
+
+function stackNote({ classified, threads }: LedgerInputs): string {
+  return `${classified.stackCount} stacks, ${threads} threads`;
+}
+
+/**
+ * How much of V8's memory is resident is known exactly; how it is spread over the spaces is V8's own
+ * estimate, by each page's highest used address. Where that is too high, the lines are scaled.
+ */
+function v8Lines({ v8, wasm }: Classified, spaces: LedgerInputs['spaces']): LedgerLine[] {
+  const estimate = spaces.reduce((sum, space) => sum + space.resident, 0);
+  const scale = estimate > v8.resident ? v8.resident / estimate : 1;
+  const percent = Math.round(scale * 1000) / 10;
+  const lines: LedgerLine[] = spaces
+    .filter((space) => space.resident > 0)
+    .map(({ name, resident }) => ({
+      category: 'v8',
+      name: `V8 ${name}`,
+      bytes: Math.floor(resident * scale),
+      note: scale < 1 ? `${percent} % of V8's estimate` : '',
+    }));
+  const other = v8.resident - lines.reduce((sum, line) => sum + line.bytes, 0);
+  if (other > 0) {
+    const note = 'read-only space, other isolates';
+    lines.push({ category: 'v8', name: 'V8, other', bytes: other, note });
+  }
+  return [...lines, ...plain('wasm', 'WebAssembly memory', wasm, '')];
+}
+
+function fileLines(files: Classified['files']): LedgerLine[] {
+  const resident = [...files]
+    .map(([name, extent]) => ({ name, bytes: extent.resident }))
+    .filter(({ bytes }) => bytes > 0)
+    .sort((a, b) => b.bytes - a.bytes);
+  const lines: LedgerLine[] = resident
+    .slice(0, NAMED_FILES)
+    .map((file) => ({ category: 'files', ...file, note: '' }));
+  const others = resident.slice(NAMED_FILES);
+  if (others.length > 0) {
+    const bytes = others.reduce((sum, file) => sum + file.bytes, 0);
+    const name = `${others.length} more file${others.length === 1 ? '' : 's'}`;
+    lines.push({ category: 'files', name, bytes, note: '' });
+  }
+  return lines;
+}
+
+function allocatorLines(inputs: LedgerInputs) {
+  const { classified, allocators, glibc, uncounted } = inputs;
+  const lines: LedgerLine[] = [];
+  let untouched = 0;
+  const add = (name: string, live: number, resident: number, note = '') => {
+    lines.push({ category: 'live', name, bytes: live, note });
+    lines.push({ category: 'slack', name, bytes: resident - live, note: '' });
+  };
+
+  const isProcessMalloc = ({ name }: LedgerAllocator) => name.startsWith('malloc (');
+  const process = allocators.find(isProcessMalloc);
+  const { arenas, chunks } = classified;
+  const heap = arenas.resident + chunks.resident;
+  if (process !== undefined && glibc) {
+    const split = splitGlibc(process.live, arenas, chunks);
+    untouched += split.untouched;
+    add(process.name, split.live, heap, untouchedNote(split.untouched));
+  } else if (heap > 0) {
+    lines.push({ category: 'live', name: 'malloc (glibc)', bytes: heap, note: uncounted });
+  }
+
+  const restTotal = classified.rest.reduce((sum, { resident }) => sum + resident, 0);
+  const foreign = process !== undefined && !glibc;
+  const others = allocators.filter((allocator) => allocator !== process || !glibc);
+  // tcmalloc and musl extend [heap], or reserve what they map; theirs is the only malloc then.
+  const pool = classified.unreserved.resident + (foreign ? restTotal : 0);
+  const shares = apportion(pool, others);
+  let left = pool;
+  for (const { allocator, share } of shares) {
+    left -= share;
+    if (share === 0 && allocator.live <= 0) continue;
+    const live = Math.min(Math.max(allocator.live, 0), share);
+    const missing = allocator.mechanism === 'pages' ? 0 : Math.max(allocator.live - share, 0);
+    untouched += missing;
+    add(allocator.name, live, share, untouchedNote(missing));
+  }
+  const rest: LedgerLine[] = [];
+  if (left > 0 && uncounted !== '') {
+    const name = 'anonymous, not attributed';
+    rest.push({ category: 'unexplained', name, bytes: left, note: uncounted });
+    left = 0;
+  }
+  rest.push({
+    category: 'unexplained',
+    name: 'unexplained',
+    bytes: left + (foreign ? 0 : restTotal),
+    note: foreign ? '' : restNote(classified.rest),
+  });
+  return { lines, rest, untouched };
+}
+
+/** A mapped block is live as a whole, so what of it is not resident was never written to. */
+function splitGlibc(
+  counted: number,
+  arenas: Extent,
+  chunks: Extent,
+): { live: number; untouched: number } {
+  const live = Math.max(counted, 0);
+  const inChunks = Math.min(live, chunks.mapped);
+  const chunksUntouched = Math.max(inChunks - chunks.resident, 0);
+  const inArenas = live - inChunks;
+  const arenasUntouched = Math.max(inArenas - arenas.resident, 0);
+  const untouched = chunksUntouched + arenasUntouched;
+  return { live: live - untouched, untouched };
+}
+
+function untouchedNote(bytes: number): string {
+  return bytes > 0 ? 'more is live, but untouched' : '';
+}
+
+/**
+ * Splits anonymous memory among the allocators that may own it. What is known to be resident (`pages`)
+ * is given as it is. The rest goes to the others by what their own statistics call resident, or by
+ * what is live in them, and no allocator gets more than it has mapped.
+ */
+function apportion(pool: number, allocators: readonly LedgerAllocator[]) {
+  let left = pool;
+  const give = (allocator: LedgerAllocator, wanted: number) => {
+    const share = Math.min(Math.max(Math.floor(wanted), 0), left);
+    left -= share;
+    return { allocator, share };
+  };
+  const sampled = allocators.filter(({ mechanism }) => mechanism === 'pages');
+  const shares = sampled.map((allocator) => give(allocator, allocator.live));
+  const rest = allocators.filter(({ mechanism }) => mechanism !== 'pages');
+  const weigh = ({ statistics, live }: LedgerAllocator) =>
+    statistics?.resident ?? Math.max(live, 0);
+  const total = rest.reduce((sum, allocator) => sum + weigh(allocator), 0);
+  const divisible = left;
+  rest.forEach((allocator, index) => {
+    const last = index === rest.length - 1;
+    const part = last ? left : total === 0 ? 0 : (divisible * weigh(allocator)) / total;
+    const { statistics } = allocator;
+    const most = statistics ? statistics.mapped + statistics.retained : Number.POSITIVE_INFINITY;
+    shares.push(give(allocator, Math.min(part, most)));
+  });
+  return shares;
+}
+
+function restNote(rest: Classified['rest']): string {
+  const largest = rest[0];
+  if (largest === undefined || largest.resident === 0) return '';
+  return `largest at ${largest.range.start.toString(16)}`;
+}
