@@ -38,6 +38,7 @@
             "-O2",
             "-fno-exceptions",
             "-fno-rtti",
+            "-fomit-frame-pointer",
             "-fasynchronous-unwind-tables",
             "-fvisibility=hidden",
             "-Wall",
@@ -47,7 +48,8 @@
             "-fno-builtin-realloc",
             "-fno-builtin-free"
           ],
-          "cflags_cc!": ["-fexceptions", "-frtti", "-O3"],
+          "cflags!": ["-fno-omit-frame-pointer"],
+          "cflags_cc!": ["-fexceptions", "-frtti", "-O3", "-fno-omit-frame-pointer"],
           "ldflags": ["-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-z,relro"]
         }, {
           # Elsewhere the package works without the addon and says so.

@@ -60,8 +60,11 @@ export interface JemallocStatistics {
 }
 
 export interface NativeBinding {
-  /** Starts counting in this process; idempotent. `patch: false` writes no import slot. */
-  start(patch: boolean): void;
+  /**
+   * Starts counting in this process; idempotent. `patch: false` writes no import slot. `jemalloc`:
+   * 0 auto, 1 call sites, 2 hooks, 3 statistics.
+   */
+  start(patch: boolean, jemalloc: number): void;
   /** Looks for images loaded since the last time. */
   rescan(): void;
   /** Live bytes, not clamped: below zero when more was freed than was seen allocated. */
@@ -85,6 +88,8 @@ export interface NativeBinding {
   images(): NativeImage[];
   /** Fills total, anon, file, shared; false where the OS does not tell. */
   rss(out: Float64Array): boolean;
+  /** Benchmarks only: patched slots lead to 0 the counters, 1 the originals, 2 usable-size counters. */
+  retarget(target: number): void;
   /** Trims glibc and purges every jemalloc, off the calling thread. */
   releaseFreeMemory(): Promise<void>;
   readonly pageSize: number;

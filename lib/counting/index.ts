@@ -12,4 +12,4 @@ export { liveBytes, pageSize, processReadings, rawLiveBytes, type Shard, shards 
 export { type HeapSnapshot, type MemoryData, MemorySnapshot, memory } from './memory';
 export type { ContainerReading, HeapReading, Readings, RssReading } from './readings';
 export { releaseFreeMemory } from './release';
-export { isCounting, startCounting } from './start';
+export { isCounting, type StartOptions, startCounting } from './start';

@@ -147,6 +147,6 @@ function whyUncounted(
   native: ReturnType<typeof loadNative>,
   binding: NativeBinding | undefined,
 ): string {
-  if (!native.available) return 'without the addon nothing is counted';
-  return binding === undefined ? 'startCounting() tells more' : '';
+  if (!native.available) return 'nothing is counted';
+  return binding === undefined ? 'startCounting() splits it' : '';
 }

@@ -6,8 +6,7 @@
 
 namespace oom_guard {
 
-// The block begins with a pointer to itself on x86-64; its low bits, hashed, will do.
-ThreadNumbering g_thread_numbering = {0, 0x9E3779B1u};
+ptrdiff_t g_thread_number_offset = 0;
 
 namespace {
 
@@ -50,9 +49,8 @@ bool find_thread_numbers() {
   pthread_join(thread, nullptr);
   for (size_t i = 0; i < kCandidates; ++i) {
     if (!search.holds[i]) continue;
-    // Shifts the low bits to the top, where they are taken from.
-    g_thread_numbering = {kFirst + static_cast<ptrdiff_t>(i * sizeof(uint32_t)),
-                          1u << (32 - kThreadNumberBits)};
+    g_thread_number_offset = kFirst + static_cast<ptrdiff_t>(i * sizeof(uint32_t));
+    if (g_thread_number_offset == 0) continue;
     return true;
   }
   return false;

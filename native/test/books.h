@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <initializer_list>
 
 #include "allocators/allocator.h"
 #include "check.h"
@@ -41,10 +42,21 @@ inline bool is_loaded(const char* text) {
              const_cast<char*>(text)) != 0;
 }
 
+// How a jemalloc is to be counted, as OOM_GUARD_TEST_JEMALLOC says: a JemallocChoice.
+inline uint8_t jemalloc_choice() {
+  const char* wanted = getenv("OOM_GUARD_TEST_JEMALLOC");
+  uint8_t choice = 0;
+  for (const char* name : {"auto", "callsites", "hooks", "stats"}) {
+    if (wanted == nullptr || strcmp(wanted, name) == 0) return choice;
+    ++choice;
+  }
+  CHECK(false, "no such choice: %s", wanted);
+}
+
 // Starts counting. ctest preloads allocators by their file names and says in OOM_GUARD_EXPECT which
 // one must be found to provide malloc; where it is not installed, the loader only warned.
 inline oom_guard::EngineAllocator start_counting() {
-  engine().start(true, 0);
+  engine().start(true, jemalloc_choice());
   // Images that were bound lazily are looked at a second time; not in the middle of a measurement.
   engine().rescan();
   engine().rescan();

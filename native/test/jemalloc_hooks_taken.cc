@@ -25,7 +25,7 @@ int main() {
     if (error == ENOENT) missing("jemalloc's experimental.hooks");
     CHECK(error == 0, "hook %d: error %d", n, error);
   }
-  engine().start(true, 0);
+  engine().start(true, jemalloc_choice());
   engine().rescan();
   oom_guard::EngineAllocator allocator;
   CHECK(find_allocator("jemalloc", &allocator), "jemalloc is not reported");

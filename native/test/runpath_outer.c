@@ -3,5 +3,7 @@
 
 void* runpath_open(void);
 void* runpath_open(void) {
-  return dlopen("libfound_by_runpath.so", RTLD_NOW);
+  // No tail call: the loader takes the return address for the caller.
+  void* volatile handle = dlopen("libfound_by_runpath.so", RTLD_NOW);
+  return handle;
 }

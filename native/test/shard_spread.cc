@@ -12,7 +12,7 @@ constexpr int kThreads = 20;
 pthread_barrier_t g_all_alive;
 
 void* note_shard(void* out) {
-  *static_cast<unsigned*>(out) = oom_guard::thread_number();
+  *static_cast<unsigned*>(out) = oom_guard::shard_of(oom_guard::thread_number());
   pthread_barrier_wait(&g_all_alive);  // or two would get the same stack, one after the other
   return nullptr;
 }

@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { describe, test } from 'vitest';
 
-export const root = path.join(import.meta.dirname, '..', '..');
+export const root = path.join(__dirname, '..', '..');
 const all = process.env.OOM_GUARD_TEST_ALL === '1';
 
 /** Whether a tool can be used. */

@@ -25,10 +25,11 @@ const MAX_ALIGNMENT = 2 * 1024 * 1024;
  */
 export function findMappedChunks(within: Range, pageSize: number, memory: OwnMemory): Range[] {
   const found: Range[] = [];
+  const page = Buffer.allocUnsafe(pageSize);
   let misses = 0;
   let missedBefore = false;
   for (let at = within.start; at < within.end && misses < MAX_MISSES; ) {
-    const length = chunkLength(at, within.end, pageSize, memory, !missedBefore);
+    const length = chunkLength(at, within.end, page, memory, !missedBefore);
     if (length === undefined) {
       at += pageSize;
       misses++;
@@ -47,13 +48,15 @@ export function findMappedChunks(within: Range, pageSize: number, memory: OwnMem
 function chunkLength(
   start: number,
   limit: number,
-  pageSize: number,
+  page: Buffer,
   memory: OwnMemory,
   thorough: boolean,
 ): number | undefined {
-  const page = Buffer.allocUnsafe(pageSize);
+  const pageSize = page.length;
   if (!memory.read(start, page)) return undefined;
   const accept = (header: Buffer, at: number, lead: number) => {
+    // Nearly all are told by one byte.
+    if (((header[at + 8] as number) & 7) !== 2) return undefined;
     const flagged = header.readBigUInt64LE(at + 8);
     if ((flagged & CHUNK_FLAGS) !== IS_MMAPPED || header.readBigUInt64LE(at) !== BigInt(lead)) {
       return undefined;

@@ -2,11 +2,12 @@
 import type { JemallocStatistics, NativeAllocator } from '../../native';
 import type { Classified, Extent } from './classify';
 
-/** What a line is about. */
+/** What a line is about. `live+slack` stands for both while nothing is counted. */
 export type LedgerCategory =
   | 'v8'
   | 'wasm'
   | 'live'
+  | 'live+slack'
   | 'slack'
   | 'stacks'
   | 'module data'
@@ -53,7 +54,7 @@ export function makeLines(inputs: LedgerInputs): { lines: LedgerLine[]; untouche
     ...v8Lines(classified, inputs.spaces),
     ...allocators.lines,
     ...plain('stacks', 'thread stacks', classified.stacks, stackNote(inputs)),
-    ...plain('module data', 'module data', classified.moduleData, 'written pages of all images'),
+    ...plain('module data', 'module data', classified.moduleData, 'written, of all images'),
     ...fileLines(classified.files),
     ...plain('shared', 'shared memory', classified.shared, ''),
     ...plain('kernel', 'kernel mappings', classified.kernel, 'vdso, io_uring'),
@@ -83,18 +84,21 @@ function stackNote({ classified, threads }: LedgerInputs): string {
 function v8Lines({ v8, wasm }: Classified, spaces: LedgerInputs['spaces']): LedgerLine[] {
   const estimate = spaces.reduce((sum, space) => sum + space.resident, 0);
   const scale = estimate > v8.resident ? v8.resident / estimate : 1;
-  const percent = Math.round(scale * 1000) / 10;
+  const scaled = `V8's estimate × ${scale.toFixed(3)}`;
   const lines: LedgerLine[] = spaces
     .filter((space) => space.resident > 0)
     .map(({ name, resident }) => ({
       category: 'v8',
       name: `V8 ${name}`,
       bytes: Math.floor(resident * scale),
-      note: scale < 1 ? `${percent} % of V8's estimate` : '',
+      note: scale < 1 ? scaled : '',
     }));
   const other = v8.resident - lines.reduce((sum, line) => sum + line.bytes, 0);
-  if (other > 0) {
-    const note = 'read-only space, other isolates';
+  const last = lines.at(-1);
+  if (scale < 1 && last !== undefined) {
+    last.bytes += other; // some bytes that rounding left
+  } else if (other > 0) {
+    const note = 'other isolates, tables';
     lines.push({ category: 'v8', name: 'V8, other', bytes: other, note });
   }
   return [...lines, ...plain('wasm', 'WebAssembly memory', wasm, '')];
@@ -135,7 +139,7 @@ function allocatorLines(inputs: LedgerInputs) {
     untouched += split.untouched;
     add(process.name, split.live, heap, untouchedNote(split.untouched));
   } else if (heap > 0) {
-    lines.push({ category: 'live', name: 'malloc (glibc)', bytes: heap, note: uncounted });
+    lines.push({ category: 'live+slack', name: 'malloc (glibc)', bytes: heap, note: uncounted });
   }
 
   const restTotal = classified.rest.reduce((sum, { resident }) => sum + resident, 0);
@@ -155,7 +159,7 @@ function allocatorLines(inputs: LedgerInputs) {
   }
   const rest: LedgerLine[] = [];
   if (left > 0 && uncounted !== '') {
-    const name = 'anonymous, not attributed';
+    const name = 'not attributed';
     rest.push({ category: 'unexplained', name, bytes: left, note: uncounted });
     left = 0;
   }
@@ -184,7 +188,7 @@ function splitGlibc(
 }
 
 function untouchedNote(bytes: number): string {
-  return bytes > 0 ? 'more is live, but untouched' : '';
+  return bytes > 0 ? 'and more, untouched' : '';
 }
 
 /**

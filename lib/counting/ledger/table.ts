@@ -5,7 +5,7 @@ import { formatSize } from '../../format';
 import type { LedgerData } from '../ledger';
 
 /** Sum of these and five borders is 80. */
-const WIDTHS = [13, 26, 12, 24];
+const WIDTHS = [13, 24, 12, 26];
 
 export function renderLedger(data: LedgerData): string {
   const table = new Table({

@@ -1,0 +1,32 @@
+// Comparing two things in one run: ABBA blocks, and the spread of what comes out.
+
+/** Median and the 95 % interval of the median (by order statistics). */
+export function summary(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const n = sorted.length;
+  const at = (rank) => sorted[Math.min(n - 1, Math.max(0, Math.round(rank)))];
+  const half = (1.96 * Math.sqrt(n)) / 2;
+  return {
+    median: n % 2 ? sorted[(n - 1) / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2,
+    low: at(n / 2 - half - 1),
+    high: at(n / 2 + half),
+    samples: n,
+  };
+}
+
+/** Runs `measure` in blocks A B B A and returns both values of every block. */
+export function abba(blocks, select, measure) {
+  const out = [];
+  for (let block = 0; block < blocks; block++) {
+    const values = { a: 0, b: 0 };
+    for (const which of block % 2 ? ['b', 'a', 'a', 'b'] : ['a', 'b', 'b', 'a']) {
+      select(which);
+      values[which] += measure() / 2;
+    }
+    out.push(values);
+  }
+  return out;
+}
+
+export const ratios = (blocks) => summary(blocks.map(({ a, b }) => b / a));
+export const differences = (blocks) => summary(blocks.map(({ a, b }) => b - a));

@@ -1,0 +1,278 @@
+// No TLS, no lock, no allocation, no logging; errno is what the original left: only the original and
+// the table of ranges. An allocator calls these under its own locks, so anything more deadlocks.
+#include "callsites/map_wrappers.h"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <utility>
+
+#include "callsites/slot_writer.h"
+#include "os/os.h"
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+#ifndef MAP_TYPE
+#define MAP_TYPE 0x0f
+#endif
+
+namespace oom_guard {
+namespace {
+
+// Written once by prepare(), before any slot can lead a thread here.
+struct Originals {
+  void* (*mmap)(void*, size_t, int, int, int, off64_t);
+  void* (*mmap64)(void*, size_t, int, int, int, off64_t);
+  int (*munmap)(void*, size_t);
+  void* (*mremap)(void*, size_t, size_t, int, ...);
+};
+Originals g_original;
+PageRanges* g_ranges;
+
+using Removed = PageRanges::Removed;
+
+uintptr_t address_of(const void* pointer) noexcept {
+  return reinterpret_cast<uintptr_t>(pointer);
+}
+
+// A wrapper has no place to keep whose it is, so there is one of each for every owner.
+template <unsigned kOwner>
+struct Noting {
+  // Memory that is only reserved is noted too: it is made writable later, by mprotect, and until
+  // then no page of it is resident.
+  template <class Map>
+  static void* map(Map original, void* hint, size_t length, int protection, int flags, int file,
+                   off64_t offset) noexcept {
+    bool anonymous = (flags & MAP_ANONYMOUS) != 0 && (flags & MAP_TYPE) == MAP_PRIVATE;
+    bool replaces = (flags & MAP_FIXED) != 0 && (flags & MAP_FIXED_NOREPLACE) == 0;
+    Removed removed;
+    if (replaces) g_ranges->forget(address_of(hint), length, &removed);
+    void* memory = original(hint, length, protection, flags, file, offset);
+    if (memory == MAP_FAILED) {
+      if (replaces) g_ranges->restore(removed);
+    } else if (anonymous) {
+      g_ranges->record(kOwner, address_of(memory), length);
+    }
+    return memory;
+  }
+
+  static void* mmap(void* hint, size_t length, int protection, int flags, int file,
+                    off64_t offset) {
+    return map(g_original.mmap, hint, length, protection, flags, file, offset);
+  }
+  static void* mmap64(void* hint, size_t length, int protection, int flags, int file,
+                      off64_t offset) {
+    return map(g_original.mmap64, hint, length, protection, flags, file, offset);
+  }
+
+  static int munmap(void* memory, size_t length) {
+    Removed removed;
+    g_ranges->forget(address_of(memory), length, &removed);
+    int result = g_original.munmap(memory, length);
+    if (result != 0) g_ranges->restore(removed);
+    return result;
+  }
+
+  // The fifth argument is there only with some flags; without them what is passed on is not read.
+  static void* mremap(void* memory, size_t old_length, size_t length, int flags, void* wanted) {
+    Removed removed, replaced;
+    g_ranges->forget(address_of(memory), old_length, &removed);
+    if ((flags & MREMAP_FIXED) != 0) g_ranges->forget(address_of(wanted), length, &replaced);
+    void* moved = g_original.mremap(memory, old_length, length, flags, wanted);
+    if (moved == MAP_FAILED) {
+      g_ranges->restore(removed);
+      g_ranges->restore(replaced);
+    } else if (removed.any()) {
+      g_ranges->record(kOwner, address_of(moved), length);
+      if ((flags & MREMAP_DONTUNMAP) != 0) {
+        g_ranges->record(kOwner, address_of(memory), old_length);
+      }
+    }
+    return moved;
+  }
+};
+
+struct Wrappers {
+  uintptr_t fn[4];
+};
+
+template <unsigned... kOwners>
+const Wrappers& wrappers_of(unsigned owner, std::integer_sequence<unsigned, kOwners...>) {
+  static const Wrappers all[] = {{{reinterpret_cast<uintptr_t>(&Noting<kOwners>::mmap),
+                                   reinterpret_cast<uintptr_t>(&Noting<kOwners>::mmap64),
+                                   reinterpret_cast<uintptr_t>(&Noting<kOwners>::munmap),
+                                   reinterpret_cast<uintptr_t>(&Noting<kOwners>::mremap)}}...};
+  return all[owner];
+}
+
+const Wrappers& wrappers_of(unsigned owner) {
+  return wrappers_of(owner, std::make_integer_sequence<unsigned, PageRanges::kMaxOwners>());
+}
+
+bool parse(const ImageRecord& record, ElfImage* image) {
+  return image->parse(record.base, record.phdr, record.phdr_count) == ImageError::kNone;
+}
+
+// What an image that is held binds a name to by itself. The loader asks the images that everyone sees
+// first, or after these when the image is deep-bound; prepare() has made sure that those agree.
+uintptr_t resolved_by(const ImageRecord& record, const char* name) {
+  void* handle = dlopen(record.path, RTLD_NOLOAD | RTLD_LAZY);
+  uintptr_t address = handle != nullptr ? address_of(dlsym(handle, name)) : 0;
+  if (handle != nullptr) dlclose(handle);
+  if (address == 0) dlerror();  // the caller's own next dlerror() must not see it
+  return address;
+}
+
+}  // namespace
+
+const char* const MapPatcher::kNames[kFns] = {"mmap", "mmap64", "munmap", "mremap"};
+
+// The import names of an image that matter here, by index into its symbol table.
+struct MapPatcher::Symbols {
+  static constexpr unsigned kMax = 2 * kFns;  // a name may stand there twice: versions
+  uint32_t index[kMax];
+  Fn fn[kMax];
+  unsigned size = 0;
+
+  explicit Symbols(const ElfImage& image) {
+    for (uint32_t i = 1; i < image.first_hashed_symbol() && size < kMax; ++i) {
+      const ElfW(Sym)* symbol = image.symbol(i);
+      if (symbol == nullptr) return;
+      const char* name = image.symbol_name(*symbol);
+      if (name[0] != 'm') continue;
+      for (unsigned n = 0; n < kFns && size < kMax; ++n) {
+        if (strcmp(name, kNames[n]) != 0) continue;
+        index[size] = i;
+        fn[size++] = static_cast<Fn>(n);
+      }
+    }
+  }
+  bool has(Fn wanted) const {
+    for (unsigned i = 0; i < size; ++i) {
+      if (fn[i] == wanted) return true;
+    }
+    return false;
+  }
+  bool find(uint32_t symbol, Fn* out) const {
+    for (unsigned i = 0; i < size; ++i) {
+      if (index[i] != symbol) continue;
+      *out = fn[i];
+      return true;
+    }
+    return false;
+  }
+};
+
+bool MapPatcher::prepare(const ImageTable& images, PageRanges* ranges) {
+  ElfImage image;
+  for (unsigned i = 0; i < images.size(); ++i) {
+    if (images[i].role != ImageRole::kLibc || !parse(images[i], &image)) continue;
+    for (unsigned fn = 0; fn < kFns; ++fn) original_[fn] = image.find_defined(kNames[fn]);
+  }
+  for (uintptr_t original : original_) {
+    if (original == 0) return false;
+  }
+  // What everyone sees: libc's function, or the executable's stub for it, which leads to the same one
+  // unless the executable's own slot says otherwise.
+  for (unsigned i = 0; i < images.size(); ++i) {
+    if (images[i].role != ImageRole::kExecutable || !parse(images[i], &image)) continue;
+    for (unsigned fn = 0; fn < kFns; ++fn) {
+      const ElfW(Sym)* symbol = image.find_hashed(kNames[fn]);
+      if (symbol == nullptr) continue;
+      if (symbol->st_shndx != SHN_UNDEF) return false;
+      executable_stub_[fn] = image.base() + symbol->st_value;
+    }
+    for (size_t n = 0; n < image.relocation_count(); ++n) {
+      ImportSlot slot;
+      if (!image.import_slot(n, &slot)) continue;
+      const ElfW(Sym)* symbol = image.symbol(slot.symbol);
+      if (symbol == nullptr) continue;
+      const char* name = image.symbol_name(*symbol);
+      for (unsigned fn = 0; fn < kFns && name[0] == 'm'; ++fn) {
+        if (strcmp(name, kNames[fn]) == 0 && *slot.address != original_[fn] &&
+            *slot.address != 0 && !image.contains(*slot.address)) {
+          return false;
+        }
+      }
+    }
+  }
+  for (unsigned fn = 0; fn < kFns; ++fn) {
+    uintptr_t seen = address_of(dlsym(RTLD_DEFAULT, kNames[fn]));
+    if (seen != original_[fn] && (seen == 0 || seen != executable_stub_[fn])) return false;
+  }
+  ranges->set_page_size(os::page_size());
+  g_original.mmap = reinterpret_cast<decltype(g_original.mmap)>(original_[kMmap]);
+  g_original.mmap64 = reinterpret_cast<decltype(g_original.mmap64)>(original_[kMmap64]);
+  g_original.munmap = reinterpret_cast<decltype(g_original.munmap)>(original_[kMunmap]);
+  g_original.mremap = reinterpret_cast<decltype(g_original.mremap)>(original_[kMremap]);
+  g_ranges = ranges;
+  std::atomic_thread_fence(std::memory_order_release);
+  prepared_ = true;
+  return true;
+}
+
+bool MapPatcher::imports_maps(const ElfImage& image) {
+  Symbols symbols(image);
+  return (symbols.has(kMmap) || symbols.has(kMmap64)) && symbols.has(kMunmap);
+}
+
+bool MapPatcher::may_write(Fn fn, const ImportSlot& slot, const ImageRecord& record,
+                           const ElfImage& image, bool* was_lazy) const {
+  uintptr_t now = __atomic_load_n(slot.address, __ATOMIC_ACQUIRE);
+  if (now == original_[fn] || (now != 0 && now == executable_stub_[fn])) return true;
+  for (unsigned owner = 0; owner < PageRanges::kMaxOwners; ++owner) {
+    if (now == wrappers_of(owner).fn[fn]) return true;
+  }
+  const ElfW(Sym)* symbol = image.symbol(slot.symbol);
+  if (!slot.jump_slot || !image.contains(now) || symbol->st_shndx != SHN_UNDEF) return false;
+  // The image's own lazy stub hides what it will be bound to.
+  *was_lazy = resolved_by(record, kNames[fn]) == original_[fn];
+  return *was_lazy;
+}
+
+unsigned MapPatcher::patch(ImageRecord* record, const ElfImage& image, unsigned owner) {
+  constexpr unsigned kMaxSlots = 32;
+  struct {
+    ImportSlot slot;
+    Fn fn;
+  } slots[kMaxSlots];
+  unsigned count = 0, written = 0;
+  bool lazy = false;
+  if (!prepared_ || owner >= PageRanges::kMaxOwners) return 0;
+  Symbols symbols(image);
+  for (size_t n = 0; n < image.relocation_count(); ++n) {
+    ImportSlot slot;
+    Fn fn;
+    if (!image.import_slot(n, &slot) || !symbols.find(slot.symbol, &fn)) continue;
+    bool was_lazy = false;
+    if (may_write(fn, slot, *record, image, &was_lazy) && count < kMaxSlots) {
+      slots[count].slot = slot;
+      slots[count++].fn = fn;
+      lazy |= was_lazy;
+    } else if (fn == kMunmap || fn == kMremap) {
+      return 0;
+    }
+  }
+  SlotWriter writer(image);
+  // What takes away comes first: until a range is noted there is nothing to forget.
+  for (bool maps : {false, true}) {
+    for (unsigned i = 0; i < count; ++i) {
+      Fn fn = slots[i].fn;
+      if ((fn == kMmap || fn == kMmap64) != maps) continue;
+      if (writer.write(slots[i].slot.address, wrappers_of(owner).fn[fn])) {
+        ++written;
+      } else if (!maps) {
+        return 0;
+      }
+    }
+  }
+  if (lazy) record->lazy = true;
+  return written;
+}
+
+}  // namespace oom_guard

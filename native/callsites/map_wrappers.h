@@ -1,0 +1,39 @@
+// Points the slots through which one image maps memory at wrappers that note which ranges it maps,
+// for images that keep an allocator of their own where no call of it can be seen.
+#pragma once
+
+#include "allocators/page_ranges.h"
+#include "callsites/elf_image.h"
+#include "callsites/image_table.h"
+
+namespace oom_guard {
+
+class MapPatcher {
+ public:
+  // Finds libc's functions and publishes them, once per process, before the first slot is written.
+  // False when something else in the process stands in for them.
+  bool prepare(const ImageTable& images, PageRanges* ranges);
+
+  // Whether an image imports what an allocator needs that takes its memory from the kernel: a map
+  // and an unmap. Reads the import names only.
+  static bool imports_maps(const ElfImage& image);
+
+  // Writes the slots of an image that the caller holds, for `owner` of the ranges. All or nothing:
+  // without its unmap slots nothing is written, for what is noted would go stale. Returns how many
+  // slots lead to the wrappers now.
+  unsigned patch(ImageRecord* record, const ElfImage& image, unsigned owner);
+
+ private:
+  enum Fn : unsigned { kMmap, kMmap64, kMunmap, kMremap, kFns };
+  static const char* const kNames[kFns];
+  struct Symbols;
+
+  bool may_write(Fn fn, const ImportSlot& slot, const ImageRecord& record, const ElfImage& image,
+                 bool* was_lazy) const;
+
+  uintptr_t original_[kFns] = {};
+  uintptr_t executable_stub_[kFns] = {};
+  bool prepared_ = false;
+};
+
+}  // namespace oom_guard
