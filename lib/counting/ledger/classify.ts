@@ -1,4 +1,5 @@
 /** Gives every resident page of this process to exactly one owner. */
+import { findAbseilArena } from './abseil';
 import { findArenaHeaps, findMappedChunks } from './glibc-heap';
 import { findImages } from './images';
 import type { OwnMemory } from './own-memory';
@@ -16,6 +17,8 @@ export interface Extent {
 export interface Classified {
   v8: Extent;
   wasm: Extent;
+  /** Abseil's own arenas, in the Node executable. */
+  abseil: Extent;
   /** glibc's malloc: `[heap]` and further arenas. */
   arenas: Extent;
   /** glibc's malloc: blocks mapped one by one. */
@@ -61,6 +64,7 @@ export function classify(mappings: readonly Mapping[], options: ClassifyOptions)
   const into: Classified = {
     v8: none(),
     wasm: none(),
+    abseil: none(),
     arenas: none(),
     chunks: none(),
     unreserved: none(),
@@ -197,6 +201,20 @@ function splitAnonymous(
       );
     }
   }
+  if (mapping.rss > 0 && isReserved) {
+    take(
+      left.flatMap((range) => {
+        const arena = findAbseilArena(range, memory);
+        // It maps whole pages, and what the last block leaves of them is its own too.
+        return arena === undefined ? [] : { ...arena, end: roundUp(arena.end, pageSize) };
+      }),
+      to(into.abseil),
+    );
+  }
   if (isUnreserved) take(left, to(into.unreserved));
   else take(left, (range, taken) => into.rest.push({ range, resident: taken }));
+}
+
+function roundUp(value: number, unit: number): number {
+  return Math.ceil(value / unit) * unit;
 }

@@ -44,7 +44,15 @@ export interface LedgerInputs {
   uncounted: string;
 }
 
+interface Share {
+  allocator: LedgerAllocator;
+  /** Resident bytes. */
+  share: number;
+}
+
 const NAMED_FILES = 10;
+/** Process mallocs that map memory without reserving swap for it. */
+const DO_NOT_RESERVE = /jemalloc|mimalloc/;
 
 /** The lines, and how much of live was never written to and so is not resident, bytes. */
 export function makeLines(inputs: LedgerInputs): { lines: LedgerLine[]; untouched: number } {
@@ -59,7 +67,7 @@ export function makeLines(inputs: LedgerInputs): { lines: LedgerLine[]; untouche
     ...plain('shared', 'shared memory', classified.shared, ''),
     ...plain('kernel', 'kernel mappings', classified.kernel, 'vdso, io_uring'),
     ...plain('oom-guard', 'oom-guard', classified.own, 'its tables'),
-    ...allocators.rest,
+    ...allocators.unexplained,
   ];
   return { lines, untouched: allocators.untouched };
 }
@@ -81,7 +89,7 @@ function stackNote({ classified, threads }: LedgerInputs): string {
  * How much of V8's memory is resident is known exactly; how it is spread over the spaces is V8's own
  * estimate, by each page's highest used address. Where that is too high, the lines are scaled.
  */
-function v8Lines({ v8, wasm }: Classified, spaces: LedgerInputs['spaces']): LedgerLine[] {
+function v8Lines({ v8, wasm, abseil }: Classified, spaces: LedgerInputs['spaces']): LedgerLine[] {
   const estimate = spaces.reduce((sum, space) => sum + space.resident, 0);
   const scale = estimate > v8.resident ? v8.resident / estimate : 1;
   const scaled = `V8's estimate × ${scale.toFixed(3)}`;
@@ -101,7 +109,11 @@ function v8Lines({ v8, wasm }: Classified, spaces: LedgerInputs['spaces']): Ledg
     const note = 'other isolates, tables';
     lines.push({ category: 'v8', name: 'V8, other', bytes: other, note });
   }
-  return [...lines, ...plain('wasm', 'WebAssembly memory', wasm, '')];
+  return [
+    ...lines,
+    ...plain('v8', 'V8, Abseil arenas', abseil, 'order of locks'),
+    ...plain('wasm', 'WebAssembly memory', wasm, ''),
+  ];
 }
 
 function fileLines(files: Classified['files']): LedgerLine[] {
@@ -142,34 +154,33 @@ function allocatorLines(inputs: LedgerInputs) {
     lines.push({ category: 'live+slack', name: 'malloc (glibc)', bytes: heap, note: uncounted });
   }
 
-  const restTotal = classified.rest.reduce((sum, { resident }) => sum + resident, 0);
-  const foreign = process !== undefined && !glibc;
-  const others = allocators.filter((allocator) => allocator !== process || !glibc);
-  // tcmalloc and musl extend [heap], or reserve what they map; theirs is the only malloc then.
-  const pool = classified.unreserved.resident + (foreign ? restTotal : 0);
-  const shares = apportion(pool, others);
-  let left = pool;
-  for (const { allocator, share } of shares) {
-    left -= share;
-    if (share === 0 && allocator.live <= 0) continue;
+  // tcmalloc and musl reserve what they map, and extend [heap]; theirs is the only malloc then.
+  const reserving = process !== undefined && !glibc && !DO_NOT_RESERVE.test(process.name);
+  const rest = classified.rest.reduce((sum, { resident }) => sum + resident, 0);
+  const give = ({ allocator, share }: Share) => {
+    if (share === 0 && allocator.live <= 0) return;
     const live = Math.min(Math.max(allocator.live, 0), share);
     const missing = allocator.mechanism === 'pages' ? 0 : Math.max(allocator.live - share, 0);
     untouched += missing;
     add(allocator.name, live, share, untouchedNote(missing));
-  }
-  const rest: LedgerLine[] = [];
-  if (left > 0 && uncounted !== '') {
-    const name = 'not attributed';
-    rest.push({ category: 'unexplained', name, bytes: left, note: uncounted });
-    left = 0;
-  }
-  rest.push({
-    category: 'unexplained',
-    name: 'unexplained',
-    bytes: left + (foreign ? 0 : restTotal),
-    note: foreign ? '' : restNote(classified.rest),
-  });
-  return { lines, rest, untouched };
+  };
+  if (reserving) give({ allocator: process, share: rest });
+  const others = allocators.filter((allocator) => allocator !== process || !(glibc || reserving));
+  const shares = apportion(classified.unreserved.resident, others);
+  for (const share of shares) give(share);
+  const left = shares.reduce((sum, { share }) => sum - share, classified.unreserved.resident);
+
+  const unexplained: LedgerLine[] = [];
+  const addUnexplained = (name: string, bytes: number, note: string) => {
+    unexplained.push({ category: 'unexplained', name, bytes, note });
+  };
+  if (uncounted !== '' && left > 0) addUnexplained('not attributed', left, uncounted);
+  addUnexplained(
+    'unexplained',
+    (uncounted === '' ? left : 0) + (reserving ? 0 : rest),
+    reserving ? '' : restNote(classified.rest),
+  );
+  return { lines, unexplained, untouched };
 }
 
 /** A mapped block is live as a whole, so what of it is not resident was never written to. */
@@ -196,9 +207,9 @@ function untouchedNote(bytes: number): string {
  * is given as it is. The rest goes to the others by what their own statistics call resident, or by
  * what is live in them, and no allocator gets more than it has mapped.
  */
-function apportion(pool: number, allocators: readonly LedgerAllocator[]) {
+function apportion(pool: number, allocators: readonly LedgerAllocator[]): Share[] {
   let left = pool;
-  const give = (allocator: LedgerAllocator, wanted: number) => {
+  const give = (allocator: LedgerAllocator, wanted: number): Share => {
     const share = Math.min(Math.max(Math.floor(wanted), 0), left);
     left -= share;
     return { allocator, share };
