@@ -3,20 +3,27 @@
     # A gypi file would be another place to look; the CMake build lists the same files.
     "engine_sources": [
       "native/allocators/glibc.cc",
+      "native/allocators/hidden.cc",
       "native/allocators/jemalloc.cc",
+      "native/allocators/pages.cc",
       "native/allocators/registry.cc",
+      "native/allocators/residency.cc",
       "native/allocators/statistics.cc",
       "native/callsites/elf_image.cc",
       "native/callsites/image_table.cc",
+      "native/callsites/map_wrappers.cc",
+      "native/callsites/large_allocations.cc",
       "native/callsites/patcher.cc",
       "native/callsites/provider.cc",
       "native/callsites/slot_writer.cc",
       "native/callsites/wrappers.cc",
+      "native/counter/page_ranges.cc",
       "native/counter/thread_number.cc",
       "native/engine/engine.cc",
-      "native/engine/heaps.cc",
+      "native/watch/heaps.cc",
       "native/os/linux.cc",
-      "native/watch/rescanner.cc"
+      "native/watch/rescanner.cc",
+      "native/watch/watchdog.cc"
     ]
   },
   "targets": [

@@ -88,6 +88,18 @@ export interface NativeBinding {
   images(): NativeImage[];
   /** Fills total, anon, file, shared; false where the OS does not tell. */
   rss(out: Float64Array): boolean;
+  /** The watchdog runs while acquired more often than released; the shortest tick wins. */
+  watchdogAcquire(tickMs: number): boolean;
+  watchdogRelease(): void;
+  /** Calls back when usage passes `bytes`; returns what ends it, `undefined` when none is free. */
+  watchThreshold(bytes: number, callback: (usage: number) => void): (() => void) | undefined;
+  /** Where the watchdog reads the container's anonymous bytes: a "name number" line of a file. */
+  watchContainer(file: string, name: string, limit: number): void;
+  /**
+   * Fills ticks, live, peak live, usage, peak usage, RSS, anonymous RSS, the container's anonymous
+   * bytes, crossings, and when the last was noticed (CLOCK_MONOTONIC, ns).
+   */
+  readWatchdog(out: Float64Array): void;
   /** Benchmarks only: patched slots lead to 0 the counters, 1 the originals, 2 usable-size counters. */
   retarget(target: number): void;
   /** Trims glibc and purges every jemalloc, off the calling thread. */

@@ -1,6 +1,8 @@
 // JavaScript <-> native: argument checks and conversion, nothing else.
 #include <napi.h>
 
+#include <set>
+
 #include "allocators/statistics.h"
 #include "counter/shards.h"
 #include "engine/engine.h"
@@ -12,14 +14,38 @@ using oom_guard::EngineAllocator;
 using oom_guard::EngineApi;
 using oom_guard::EngineImage;
 
+struct ThresholdWatch;
+
 // One per environment (the main thread and each Worker that loads the package).
 struct Environment {
   const EngineApi* engine;
   int32_t heap_slot;
 
+  std::set<ThresholdWatch*> watches;
+
   explicit Environment(const EngineApi* found) : engine(found), heap_slot(-1) {}
-  ~Environment() { engine->heap_release(heap_slot); }
+  ~Environment();
 };
+
+// A threshold that the watchdog tells this environment about. Its function does not keep the event
+// loop alive.
+struct ThresholdWatch {
+  Environment* environment;
+  int32_t id;
+  Napi::ThreadSafeFunction function;
+
+  void close() {
+    environment->engine->watchdog_unwatch(id);  // after this no call is on its way into `function`
+    environment->watches.erase(this);
+    function.Abort();
+    delete this;
+  }
+};
+
+Environment::~Environment() {
+  while (!watches.empty()) (*watches.begin())->close();
+  engine->heap_release(heap_slot);
+}
 
 const EngineApi& engine_of(const Napi::CallbackInfo& info) {
   return *info.Env().GetInstanceData<Environment>()->engine;
@@ -186,6 +212,68 @@ Napi::Value ReleaseFreeMemory(const Napi::CallbackInfo& info) {
   return promise;
 }
 
+Napi::Value WatchdogAcquire(const Napi::CallbackInfo& info) {
+  return Napi::Boolean::New(
+      info.Env(), engine_of(info).watchdog_acquire(info[0].As<Napi::Number>().Uint32Value()));
+}
+
+void WatchdogRelease(const Napi::CallbackInfo& info) { engine_of(info).watchdog_release(); }
+
+// watchThreshold(bytes, callback): a function that ends the watch, or undefined when the watchdog
+// has no place left. The callback gets the usage that was seen.
+Napi::Value WatchThreshold(const Napi::CallbackInfo& info) {
+  Napi::Env env = info.Env();
+  auto* environment = env.GetInstanceData<Environment>();
+  auto* watch = new ThresholdWatch{environment, -1, {}};
+  watch->function = Napi::ThreadSafeFunction::New(env, info[1].As<Napi::Function>(),
+                                                  "oom-guard:watchdog", 0, 1);
+  watch->function.Unref(env);
+  environment->watches.insert(watch);
+  watch->id = environment->engine->watchdog_watch(
+      static_cast<uint64_t>(info[0].As<Napi::Number>().DoubleValue()),
+      [](void* context, uint64_t usage) {
+        static_cast<ThresholdWatch*>(context)->function.NonBlockingCall(
+            [usage](Napi::Env to, Napi::Function callback) {
+              callback.Call({Napi::Number::New(to, static_cast<double>(usage))});
+            });
+      },
+      watch);
+  if (watch->id < 0) {
+    watch->close();
+    return env.Undefined();
+  }
+  return Napi::Function::New(env, [watch, environment](const Napi::CallbackInfo&) {
+    if (environment->watches.count(watch) != 0) watch->close();
+  });
+}
+
+void WatchContainer(const Napi::CallbackInfo& info) {
+  std::string file = info[0].As<Napi::String>(), name = info[1].As<Napi::String>();
+  engine_of(info).watchdog_container(
+      file.c_str(), name.c_str(),
+      static_cast<uint64_t>(info[2].As<Napi::Number>().DoubleValue()));
+}
+
+// Fills a Float64Array of ten with the fields of EngineWatchdog, in their order.
+void ReadWatchdog(const Napi::CallbackInfo& info) {
+  Napi::Float64Array out = info[0].As<Napi::Float64Array>();
+  oom_guard::EngineWatchdog from;
+  engine_of(info).watchdog_read(&from);
+  const double fields[] = {static_cast<double>(from.ticks),
+                           static_cast<double>(from.live),
+                           static_cast<double>(from.peak_live),
+                           static_cast<double>(from.usage),
+                           static_cast<double>(from.peak_usage),
+                           static_cast<double>(from.rss),
+                           static_cast<double>(from.rss_anon),
+                           static_cast<double>(from.container_anon),
+                           static_cast<double>(from.crossings),
+                           static_cast<double>(from.last_crossing_ns)};
+  for (size_t i = 0; i < out.ElementLength() && i < sizeof(fields) / sizeof(fields[0]); ++i) {
+    out[i] = fields[i];
+  }
+}
+
 // For benchmarks: 0 counting, 1 the original functions, 2 counting by usable size.
 void Retarget(const Napi::CallbackInfo& info) {
   engine_of(info).retarget(static_cast<uint8_t>(info[0].As<Napi::Number>().Uint32Value()));
@@ -212,6 +300,11 @@ Napi::Object Init(Napi::Env env, Napi::Object exports) {
   exports["images"] = Napi::Function::New<Images>(env, "images");
   exports["rss"] = Napi::Function::New<Rss>(env, "rss");
   exports["releaseFreeMemory"] = Napi::Function::New<ReleaseFreeMemory>(env, "releaseFreeMemory");
+  exports["watchdogAcquire"] = Napi::Function::New<WatchdogAcquire>(env, "watchdogAcquire");
+  exports["watchdogRelease"] = Napi::Function::New<WatchdogRelease>(env, "watchdogRelease");
+  exports["watchThreshold"] = Napi::Function::New<WatchThreshold>(env, "watchThreshold");
+  exports["watchContainer"] = Napi::Function::New<WatchContainer>(env, "watchContainer");
+  exports["readWatchdog"] = Napi::Function::New<ReadWatchdog>(env, "readWatchdog");
   exports["retarget"] = Napi::Function::New<Retarget>(env, "retarget");
   exports["pageSize"] = Napi::Number::New(env, static_cast<double>(oom_guard::os::page_size()));
   exports["shardCount"] = Napi::Number::New(env, oom_guard::kShardCount);

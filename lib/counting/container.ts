@@ -9,6 +9,9 @@ import type { ContainerReading } from './readings';
 /** The kernel writes "no limit" as a huge number (v1); nothing real is larger than this. */
 const UNLIMITED = 2 ** 60;
 
+/** What memory.stat calls anonymous memory, the groups below included. */
+const ANON = { 1: 'total_rss', 2: 'anon' } as const;
+
 interface Hierarchy {
   version: 1 | 2;
   /** From our own group up to the mount point. */
@@ -27,6 +30,26 @@ export class ContainerReader {
 
   /** `undefined` outside a memory cgroup. Reads a few small files: some tens of microseconds. */
   read(): ContainerReading | undefined {
+    const level = this.#limitingLevel();
+    if (level === undefined) return undefined;
+    const { version, limit, where } = level;
+    const file = (name: string) => path.join(this.#root, where, name);
+    const anon = readStat(file('memory.stat'), ANON[version]);
+    const current = readNumber(file(version === 1 ? 'memory.usage_in_bytes' : 'memory.current'));
+    if (anon === undefined) return undefined;
+    return { limit, anon, current: current ?? anon, version, path: where };
+  }
+
+  /** Where the anonymous bytes stand: a line of a file. */
+  statFile(): { file: string; name: string; limit: number | undefined } | undefined {
+    const level = this.#limitingLevel();
+    if (level === undefined) return undefined;
+    const file = path.join(this.#root, level.where, 'memory.stat');
+    return { file, name: ANON[level.version], limit: level.limit };
+  }
+
+  /** The group with the lowest limit on the way up, our own when there is none. */
+  #limitingLevel() {
     const hierarchy = this.#hierarchy;
     if (hierarchy === undefined) return undefined;
     const limitFile = hierarchy.version === 1 ? 'memory.limit_in_bytes' : 'memory.max';
@@ -40,12 +63,7 @@ export class ContainerReader {
         where = directory;
       }
     }
-    const file = (name: string) => path.join(this.#root, where, name);
-    const version = hierarchy.version;
-    const anon = readStat(file('memory.stat'), version === 1 ? 'total_rss' : 'anon');
-    const current = readNumber(file(version === 1 ? 'memory.usage_in_bytes' : 'memory.current'));
-    if (anon === undefined) return undefined;
-    return { limit, anon, current: current ?? anon, version, path: where };
+    return { version: hierarchy.version, limit, where };
   }
 }
 

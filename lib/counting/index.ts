@@ -13,3 +13,4 @@ export { type HeapSnapshot, type MemoryData, MemorySnapshot, memory } from './me
 export type { ContainerReading, HeapReading, Readings, RssReading } from './readings';
 export { releaseFreeMemory } from './release';
 export { isCounting, type StartOptions, startCounting } from './start';
+export { Watchdog, type WatchdogOptions, type WatchdogReading } from './watchdog';

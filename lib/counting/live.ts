@@ -51,15 +51,17 @@ export function countedIsolates(): number {
 
 let container: ContainerReader | undefined;
 
+export function containerReader(): ContainerReader {
+  container ??= new ContainerReader();
+  return container;
+}
+
 /** What this process really reads. */
 export const processReadings: Readings = {
   live: liveBytes,
   usage: usageBytes,
   heap: readHeap,
-  container: () => {
-    container ??= new ContainerReader();
-    return container.read();
-  },
+  container: () => containerReader().read(),
   rss: readRss,
 };
 

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "callsites/large_allocations.h"
+
 namespace oom_guard {
 namespace {
 
@@ -38,7 +40,9 @@ void on_alloc(void* extra, int type, void* result, uintptr_t result_raw, uintptr
                                               : result_raw == reinterpret_cast<uintptr_t>(result);
   if (result == nullptr || !succeeded) return;
   auto* context = static_cast<HookContext*>(extra);
-  context->shards->book_allocated(context->usable_size(result));
+  const size_t bytes = context->usable_size(result);
+  context->shards->book_allocated(bytes);
+  note_allocation(bytes);
 }
 
 // Comes before the block is freed.

@@ -266,7 +266,7 @@ uint32_t ElfImage::gnu_lookup(const char* name) const {
   return hidden;
 }
 
-const ElfW(Sym) * ElfImage::find_hashed(const char* name) const {
+const ElfW(Sym) * ElfImage::find_symbol(const char* name) const {
   uint32_t found = 0;
   if (symtab_ == nullptr || strtab_ == nullptr) return nullptr;
   if (gnu_hash_ != nullptr) {
@@ -274,11 +274,14 @@ const ElfW(Sym) * ElfImage::find_hashed(const char* name) const {
   } else {
     for (uint32_t i = 1; i < symbol_count_ && found == 0; ++i) {
       const ElfW(Sym)* at = symbol(i);
-      if (at != nullptr && at->st_value != 0 && is_named(i, name)) found = i;
+      if (at != nullptr && is_named(i, name)) found = i;
     }
   }
-  if (found == 0) return nullptr;
-  const ElfW(Sym)* at = symbol(found);
+  return found != 0 ? symbol(found) : nullptr;
+}
+
+const ElfW(Sym) * ElfImage::find_hashed(const char* name) const {
+  const ElfW(Sym)* at = find_symbol(name);
   return at != nullptr && at->st_value != 0 ? at : nullptr;
 }
 

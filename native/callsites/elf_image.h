@@ -44,8 +44,8 @@ class ElfImage {
   void relro(size_t page_size, uintptr_t* first, uintptr_t* last) const;
 
   uint32_t symbol_count() const { return symbol_count_; }
-  // Symbols below this index are not in the hash table: imports. An executable's canonical stubs
-  // are undefined too, but hashed, so that other images find them.
+  // Symbols below this index are not in the hash table: imports. Others may be imports all the same:
+  // an executable's canonical stubs, and what ld leaves there because its address is taken.
   uint32_t first_hashed_symbol() const { return first_hashed_; }
   const ElfW(Sym) * symbol(uint32_t index) const;
   // "" where the name is out of bounds.
@@ -55,6 +55,8 @@ class ElfImage {
   // A symbol of the hash table with a value: a definition, or an executable's canonical stub (then
   // its section is SHN_UNDEF).
   const ElfW(Sym) * find_hashed(const char* name) const;
+  // A symbol of the hash table, be it an import without a value.
+  const ElfW(Sym) * find_symbol(const char* name) const;
 
   // Where a symbol name that ends in `suffix` begins in the string table, from `from` on; null at
   // the end. Linkers merge tails, so a suffix may also be a symbol of its own.

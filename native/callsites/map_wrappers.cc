@@ -1,5 +1,6 @@
-// No TLS, no lock, no allocation, no logging; errno is what the original left: only the original and
-// the table of ranges. An allocator calls these under its own locks, so anything more deadlocks.
+// No TLS, no lock, no allocation, no logging; errno is what the original left: only the original
+// and the table of ranges. An allocator calls these under its own locks, so anything more
+// deadlocks.
 #include "callsites/map_wrappers.h"
 
 #include <dlfcn.h>
@@ -118,8 +119,9 @@ bool parse(const ImageRecord& record, ElfImage* image) {
   return image->parse(record.base, record.phdr, record.phdr_count) == ImageError::kNone;
 }
 
-// What an image that is held binds a name to by itself. The loader asks the images that everyone sees
-// first, or after these when the image is deep-bound; prepare() has made sure that those agree.
+// What an image that is held binds a name to by itself. The loader asks the images that everyone
+// sees first, or after these when the image is deep-bound; prepare() has made sure that those
+// agree.
 uintptr_t resolved_by(const ImageRecord& record, const char* name) {
   void* handle = dlopen(record.path, RTLD_NOLOAD | RTLD_LAZY);
   uintptr_t address = handle != nullptr ? address_of(dlsym(handle, name)) : 0;
@@ -177,8 +179,8 @@ bool MapPatcher::prepare(const ImageTable& images, PageRanges* ranges) {
   for (uintptr_t original : original_) {
     if (original == 0) return false;
   }
-  // What everyone sees: libc's function, or the executable's stub for it, which leads to the same one
-  // unless the executable's own slot says otherwise.
+  // What everyone sees: libc's function, or the executable's stub for it, which leads to the same
+  // one unless the executable's own slot says otherwise.
   for (unsigned i = 0; i < images.size(); ++i) {
     if (images[i].role != ImageRole::kExecutable || !parse(images[i], &image)) continue;
     for (unsigned fn = 0; fn < kFns; ++fn) {
@@ -194,8 +196,8 @@ bool MapPatcher::prepare(const ImageTable& images, PageRanges* ranges) {
       if (symbol == nullptr) continue;
       const char* name = image.symbol_name(*symbol);
       for (unsigned fn = 0; fn < kFns && name[0] == 'm'; ++fn) {
-        if (strcmp(name, kNames[fn]) == 0 && *slot.address != original_[fn] &&
-            *slot.address != 0 && !image.contains(*slot.address)) {
+        if (strcmp(name, kNames[fn]) == 0 && *slot.address != original_[fn] && *slot.address != 0 &&
+            !image.contains(*slot.address)) {
           return false;
         }
       }

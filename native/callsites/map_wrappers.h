@@ -2,9 +2,9 @@
 // for images that keep an allocator of their own where no call of it can be seen.
 #pragma once
 
-#include "allocators/page_ranges.h"
 #include "callsites/elf_image.h"
 #include "callsites/image_table.h"
+#include "counter/page_ranges.h"
 
 namespace oom_guard {
 

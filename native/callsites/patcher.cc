@@ -66,7 +66,7 @@ void collect_family(const ElfImage& image, const char* prefix, FamilySymbols* ou
   for (unsigned fn = 0; fn < kFnCount; ++fn) {
     char name[96];
     snprintf(name, sizeof(name), "%s%s", prefix, kFnNames[fn]);
-    const ElfW(Sym)* hashed = image.find_hashed(name);
+    const ElfW(Sym)* hashed = image.find_symbol(name);
     if (hashed != nullptr) out->add(static_cast<uint32_t>(hashed - first), fn);
   }
 }

@@ -5,6 +5,8 @@
 
 #include <atomic>
 
+#include "callsites/large_allocations.h"
+
 namespace oom_guard {
 namespace {
 
@@ -41,12 +43,16 @@ struct Counting {
   using Token = size_t;
   static constexpr unsigned heap = kHeap;
   static void allocated(void* block) noexcept {
-    g_shards[kHeap].book_allocated(SizeOf<kHeap>::of(block));
+    const size_t bytes = SizeOf<kHeap>::of(block);
+    g_shards[kHeap].book_allocated(bytes);
+    note_allocation(bytes);
   }
   static Token before(void* block) noexcept { return SizeOf<kHeap>::of(block); }
   static void freed(Token bytes) noexcept { g_shards[kHeap].book_freed(bytes); }
   static void resized(Token old_bytes, void* block) noexcept {
-    g_shards[kHeap].book_resized(old_bytes, SizeOf<kHeap>::of(block));
+    const size_t bytes = SizeOf<kHeap>::of(block);
+    g_shards[kHeap].book_resized(old_bytes, bytes);
+    note_allocation(bytes);
   }
   static void resized_in_place(Token old_bytes, size_t bytes) noexcept {
     if (old_bytes != bytes) g_shards[kHeap].book_resized(old_bytes, bytes);

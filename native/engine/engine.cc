@@ -7,8 +7,9 @@
 #include <new>
 
 #include "allocators/registry.h"
-#include "engine/heaps.h"
+#include "watch/heaps.h"
 #include "watch/rescanner.h"
+#include "watch/watchdog.h"
 
 namespace oom_guard {
 namespace {
@@ -18,6 +19,12 @@ std::atomic<bool> g_started{false};
 std::atomic<bool> g_rescanner{false};
 pthread_mutex_t g_start_lock = PTHREAD_MUTEX_INITIALIZER;
 HeapSlots g_heaps;
+Watchdog* g_watchdog;
+
+struct Process {
+  Registry registry;
+  Watchdog watchdog{&registry, &g_heaps};
+};
 
 bool started() {
   return g_started.load(std::memory_order_acquire);
@@ -30,9 +37,11 @@ void start(bool patch, uint8_t jemalloc) {
     // Its own pages, so that a process that never starts does not pay for them, and never freed:
     // wrappers and hooks point there.
     void* memory =
-        mmap(nullptr, sizeof(Registry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(nullptr, sizeof(Process), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory != MAP_FAILED) {
-      g_registry = new (memory) Registry;
+      auto* process = new (memory) Process;
+      g_registry = &process->registry;
+      g_watchdog = &process->watchdog;
       RegistryOptions options;
       options.patch = patch;
       options.jemalloc = static_cast<JemallocChoice>(jemalloc);
@@ -113,6 +122,29 @@ void retarget(uint8_t target) {
   if (started()) g_registry->retarget(static_cast<SlotTarget>(target));
 }
 
+bool watchdog_acquire(uint32_t tick_ms) { return started() && g_watchdog->acquire(tick_ms); }
+void watchdog_release() {
+  if (started()) g_watchdog->release();
+}
+int32_t watchdog_watch(uint64_t bytes, void (*callback)(void*, uint64_t), void* context) {
+  return started() ? g_watchdog->watch(bytes, callback, context) : -1;
+}
+void watchdog_unwatch(int32_t id) {
+  if (started()) g_watchdog->unwatch(id);
+}
+void watchdog_container(const char* file, const char* name, uint64_t limit) {
+  if (started()) g_watchdog->watch_container(file, name, limit);
+}
+void watchdog_read(EngineWatchdog* out) {
+  *out = {};
+  if (!started()) return;
+  WatchdogReadings from;
+  g_watchdog->read(&from);
+  *out = {from.ticks,      from.live,     from.peak_live,      from.usage,     from.peak_usage,
+          from.rss,        from.rss_anon, from.container_anon, from.crossings,
+          from.last_crossing_ns};
+}
+
 bool rescanner_running() {
   return g_rescanner.load();
 }
@@ -154,6 +186,12 @@ const oom_guard::EngineApi oom_guard_engine_api = {
     oom_guard::release_free_memory,
     oom_guard::retarget,
     oom_guard::rescanner_running,
+    oom_guard::watchdog_acquire,
+    oom_guard::watchdog_release,
+    oom_guard::watchdog_watch,
+    oom_guard::watchdog_unwatch,
+    oom_guard::watchdog_container,
+    oom_guard::watchdog_read,
     oom_guard::heap_acquire,
     oom_guard::heap_publish,
     oom_guard::heap_release,

@@ -32,6 +32,14 @@ struct EngineImage {
   EngineSkippedSlot skipped[16];
 };
 
+struct EngineWatchdog {
+  uint64_t ticks;
+  int64_t live, peak_live;
+  uint64_t usage, peak_usage;
+  uint64_t rss, rss_anon, container_anon;
+  uint64_t crossings, last_crossing_ns;
+};
+
 // The layout is an agreement between builds: fields are only ever added at the end, and kEngineAbi
 // is raised when the meaning of one changes.
 struct EngineApi {
@@ -54,6 +62,14 @@ struct EngineApi {
   // For benchmarks only: points all patched slots at a SlotTarget. The books are wrong afterwards.
   void (*retarget)(uint8_t target);
   bool (*rescanner_running)();
+
+  // See watch/watchdog.h.
+  bool (*watchdog_acquire)(uint32_t tick_ms);
+  void (*watchdog_release)();
+  int32_t (*watchdog_watch)(uint64_t bytes, void (*callback)(void*, uint64_t), void* context);
+  void (*watchdog_unwatch)(int32_t id);
+  void (*watchdog_container)(const char* file, const char* name, uint64_t limit);
+  void (*watchdog_read)(EngineWatchdog* out);
 
   // V8 heaps are per isolate and can only be read from inside. Each isolate publishes its own.
   int32_t (*heap_acquire)();  // a slot, or -1 when all are taken

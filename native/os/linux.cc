@@ -1,6 +1,8 @@
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,9 +25,43 @@ bool read_field(const char* text, const char* name, uint64_t* bytes) {
   return true;
 }
 
-void* run_thread(void* run) {
-  reinterpret_cast<void (*)()>(run)();
+struct Start {
+  void (*run)(void*);
+  void* argument;
+};
+
+void* run_thread(void* opaque) {
+  Start start = *static_cast<Start*>(opaque);
+  free(opaque);
+  start.run(start.argument);
   return nullptr;
+}
+
+ssize_t read_file(const char* path, char* text, size_t size) {
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  ssize_t length = read(file, text, size - 1);
+  close(file);
+  if (length >= 0) text[length] = '\0';
+  return length;
+}
+
+// Without the C library's wrapper, which would write errno.
+long raw_futex(std::atomic<uint32_t>* word, int operation, uint32_t value) {
+#if defined(__x86_64__)
+  long result = SYS_futex;
+  register void* timeout __asm__("r10") = nullptr;
+  __asm__ volatile("syscall"
+                   : "+a"(result)
+                   : "D"(word), "S"(operation), "d"(value), "r"(timeout)
+                   : "rcx", "r11", "memory");
+  return result;
+#else
+  int saved = errno;
+  long result = syscall(SYS_futex, word, operation, value, nullptr, nullptr, 0);
+  errno = saved;
+  return result;
+#endif
 }
 
 }  // namespace
@@ -36,21 +72,37 @@ size_t page_size() {
 }
 
 bool read_rss(Rss* rss) {
-  int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
   char text[8192];
-  ssize_t length = read(file, text, sizeof(text) - 1);
-  close(file);
-  if (length <= 0) return false;
-  text[length] = '\0';
+  if (read_file("/proc/self/status", text, sizeof(text)) <= 0) return false;
   return read_field(text, "\nVmRSS:", &rss->total) && read_field(text, "\nRssAnon:", &rss->anon) &&
          read_field(text, "\nRssFile:", &rss->file) &&
          read_field(text, "\nRssShmem:", &rss->shared);
 }
 
-bool start_thread(void (*run)()) {
+bool read_stat(const char* file, const char* name, uint64_t* value) {
+  char text[8192];
+  if (read_file(file, text, sizeof(text)) <= 0) return false;
+  size_t length = strlen(name);
+  for (const char* line = text; line != nullptr && *line != '\0';) {
+    if (strncmp(line, name, length) == 0 && line[length] == ' ') {
+      *value = strtoull(line + length, nullptr, 10);
+      return true;
+    }
+    line = strchr(line, '\n');
+    if (line != nullptr) ++line;
+  }
+  return false;
+}
+
+bool start_thread(void (*run)(void*), void* argument) {
+  auto* start = static_cast<Start*>(malloc(sizeof(Start)));
+  if (start == nullptr) return false;
+  *start = {run, argument};
   pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return false;
+  if (pthread_attr_init(&attributes) != 0) {
+    free(start);
+    return false;
+  }
   size_t stack = 256 * 1024;
   if (stack < static_cast<size_t>(PTHREAD_STACK_MIN)) stack = PTHREAD_STACK_MIN;
   pthread_attr_setstacksize(&attributes, stack);
@@ -60,11 +112,26 @@ bool start_thread(void (*run)()) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &saved);
   pthread_t thread;
-  int error = pthread_create(&thread, &attributes, run_thread, reinterpret_cast<void*>(run));
+  int error = pthread_create(&thread, &attributes, run_thread, start);
   pthread_sigmask(SIG_SETMASK, &saved, nullptr);
   pthread_attr_destroy(&attributes);
+  if (error != 0) free(start);
   return error == 0;
 }
+
+uint64_t monotonic_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void wait(std::atomic<uint32_t>* word, uint32_t expected, unsigned milliseconds) {
+  timespec left = {static_cast<time_t>(milliseconds / 1000),
+                   static_cast<long>(milliseconds % 1000) * 1000000};
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &left, nullptr, 0);
+}
+
+void wake(std::atomic<uint32_t>* word) { raw_futex(word, FUTEX_WAKE_PRIVATE, 1); }
 
 void sleep_ms(unsigned milliseconds) {
   timespec left = {static_cast<time_t>(milliseconds / 1000),

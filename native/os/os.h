@@ -1,6 +1,7 @@
 // What is asked of the operating system: one header, one file per OS, no #ifdef elsewhere.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -17,8 +18,18 @@ struct Rss {
 // Resident memory of this process. False when the OS does not tell. 10 to 20 microseconds.
 bool read_rss(Rss* rss);
 
+// The number in a file's line "name number", as in memory.stat of a cgroup.
+bool read_stat(const char* file, const char* name, uint64_t* value);
+
 // Starts a detached thread with a small stack and all signals blocked. False when refused.
-bool start_thread(void (*run)());
+bool start_thread(void (*run)(void*), void* argument);
+
+uint64_t monotonic_ns();
+
+// Sleeps until wake() is called on `word`, for as long as it holds `expected`, at most so long.
+void wait(std::atomic<uint32_t>* word, uint32_t expected, unsigned milliseconds);
+// Wakes the thread that waits. May be called from anywhere: allocates nothing, keeps errno.
+void wake(std::atomic<uint32_t>* word);
 
 // Sleeps without waking on signals.
 void sleep_ms(unsigned milliseconds);

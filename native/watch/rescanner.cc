@@ -23,7 +23,7 @@ uint64_t bytes_ever_allocated() {
   return bytes;
 }
 
-[[noreturn]] void run() {
+[[noreturn]] void run(void*) {
   uint64_t last = 0;
   unsigned still = 0, since_sample = 0;
   for (;;) {
@@ -45,7 +45,7 @@ uint64_t bytes_ever_allocated() {
 
 bool start_rescanner(Registry* registry) {
   g_registry = registry;
-  return os::start_thread(&run);
+  return os::start_thread(&run, nullptr);
 }
 
 }  // namespace oom_guard

@@ -1,4 +1,4 @@
-#include "engine/heaps.h"
+#include "watch/heaps.h"
 
 namespace oom_guard {
 

@@ -1,0 +1,117 @@
+/**
+ * The watchdog: a native thread that sums what is in use at every tick, whether or not the event
+ * loop is blocked. It runs while somebody holds it.
+ */
+import { ArgumentRangeError } from '../errors';
+import { containerReader } from './live';
+import { countingBinding, startCounting } from './start';
+
+/** What the watchdog has seen. Sizes in bytes. */
+export interface WatchdogReading {
+  ticks: number;
+  /** At the last tick. */
+  live: number;
+  /** The highest tick since the watchdog was started. */
+  peakLive: number;
+  /** Live plus the published V8 heaps, at the last tick. */
+  usage: number;
+  peakUsage: number;
+  /** Sampled every second. */
+  rss: number;
+  rssAnon: number;
+  /** Sampled every second, at every tick near the container's limit; 0 outside a container. */
+  containerAnon: number;
+  /** How often a watched threshold was passed. */
+  crossings: number;
+  /** When the last one was noticed, ms on the clock of `process.hrtime()`; 0 when none was. */
+  lastCrossingAt: number;
+}
+
+export interface WatchdogOptions {
+  /** Time between two ticks, ms, 1 to 10,000; default 10. While several hold it the shortest wins. */
+  tickMs?: number;
+}
+
+const fields = new Float64Array(10);
+
+/** One hold on the watchdog. */
+export class Watchdog {
+  #ends = new Set<() => void>();
+  #open: boolean;
+
+  /**
+   * Starts counting and the watchdog.
+   *
+   * @throws ArgumentRangeError `ERR_OOM_GUARD_INVALID_ARGUMENT` for a tick that is none
+   */
+  constructor({ tickMs = 10 }: WatchdogOptions = {}) {
+    if (!Number.isInteger(tickMs) || tickMs < 1 || tickMs > 10_000) {
+      throw new ArgumentRangeError(
+        'ERR_OOM_GUARD_INVALID_ARGUMENT',
+        'tickMs',
+        tickMs,
+        'a whole number of milliseconds from 1 to 10000',
+      );
+    }
+    startCounting();
+    const binding = countingBinding();
+    const container = containerReader().statFile();
+    if (container !== undefined) {
+      binding?.watchContainer(container.file, container.name, container.limit ?? 0);
+    }
+    this.#open = binding?.watchdogAcquire(tickMs) ?? false;
+  }
+
+  /** False where counting is not available, and after `close()`. */
+  get running(): boolean {
+    return this.#open;
+  }
+
+  /** What it has seen; all zero while it does not run. */
+  read(): WatchdogReading {
+    fields.fill(0);
+    if (this.#open) countingBinding()?.readWatchdog(fields);
+    const [ticks, live, peakLive, usage, peakUsage, rss, rssAnon, containerAnon, crossings, at] =
+      fields as unknown as number[] & { length: 10 };
+    return {
+      ticks: ticks as number,
+      live: live as number,
+      peakLive: peakLive as number,
+      usage: usage as number,
+      peakUsage: peakUsage as number,
+      rss: rss as number,
+      rssAnon: rssAnon as number,
+      containerAnon: containerAnon as number,
+      crossings: crossings as number,
+      lastCrossingAt: (at as number) / 1e6,
+    };
+  }
+
+  /**
+   * Calls back, on this isolate's event loop, each time usage passes `bytes` upwards. The watchdog
+   * notices within a tick; the call waits for the event loop, which it does not keep alive.
+   *
+   * @returns what ends the watch; `undefined` when the watchdog does not run or watches 32 already
+   */
+  onCrossing(bytes: number, callback: (usage: number) => void): (() => void) | undefined {
+    if (!this.#open) return undefined;
+    const unwatch = countingBinding()?.watchThreshold(bytes, callback);
+    if (unwatch === undefined) return undefined;
+    const end = () => {
+      if (this.#ends.delete(end)) unwatch();
+    };
+    this.#ends.add(end);
+    return end;
+  }
+
+  /** Lets go; the thread ends when nobody holds it. Idempotent. */
+  close(): void {
+    for (const end of [...this.#ends]) end();
+    if (this.#open) countingBinding()?.watchdogRelease();
+    this.#open = false;
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
