@@ -31,6 +31,7 @@ struct Originals {
   void* (*mmap64)(void*, size_t, int, int, int, off64_t);
   int (*munmap)(void*, size_t);
   void* (*mremap)(void*, size_t, size_t, int, ...);
+  int (*madvise)(void*, size_t, int);
 };
 Originals g_original;
 PageRanges* g_ranges;
@@ -98,8 +99,16 @@ struct Noting {
   }
 };
 
+// Memory that is given back by MADV_FREE stays resident until the kernel needs it, and nothing
+// cheap tells it from memory in use: mimalloc frees so what another thread had allocated, and 50 MB
+// that are allocated and freed again and again read as ever more. So it is given back at once,
+// which is all that MADV_FREE promises too.
+int madvise_at_once(void* memory, size_t length, int advice) {
+  return g_original.madvise(memory, length, advice == MADV_FREE ? MADV_DONTNEED : advice);
+}
+
 struct Wrappers {
-  uintptr_t fn[4];
+  uintptr_t fn[5];
 };
 
 template <unsigned... kOwners>
@@ -107,7 +116,8 @@ const Wrappers& wrappers_of(unsigned owner, std::integer_sequence<unsigned, kOwn
   static const Wrappers all[] = {{{reinterpret_cast<uintptr_t>(&Noting<kOwners>::mmap),
                                    reinterpret_cast<uintptr_t>(&Noting<kOwners>::mmap64),
                                    reinterpret_cast<uintptr_t>(&Noting<kOwners>::munmap),
-                                   reinterpret_cast<uintptr_t>(&Noting<kOwners>::mremap)}}...};
+                                   reinterpret_cast<uintptr_t>(&Noting<kOwners>::mremap),
+                                   reinterpret_cast<uintptr_t>(&madvise_at_once)}}...};
   return all[owner];
 }
 
@@ -132,7 +142,7 @@ uintptr_t resolved_by(const ImageRecord& record, const char* name) {
 
 }  // namespace
 
-const char* const MapPatcher::kNames[kFns] = {"mmap", "mmap64", "munmap", "mremap"};
+const char* const MapPatcher::kNames[kFns] = {"mmap", "mmap64", "munmap", "mremap", "madvise"};
 
 // The import names of an image that matter here, by index into its symbol table.
 struct MapPatcher::Symbols {
@@ -212,6 +222,7 @@ bool MapPatcher::prepare(const ImageTable& images, PageRanges* ranges) {
   g_original.mmap64 = reinterpret_cast<decltype(g_original.mmap64)>(original_[kMmap64]);
   g_original.munmap = reinterpret_cast<decltype(g_original.munmap)>(original_[kMunmap]);
   g_original.mremap = reinterpret_cast<decltype(g_original.mremap)>(original_[kMremap]);
+  g_original.madvise = reinterpret_cast<decltype(g_original.madvise)>(original_[kMadvise]);
   g_ranges = ranges;
   std::atomic_thread_fence(std::memory_order_release);
   prepared_ = true;

@@ -24,7 +24,7 @@ class MapPatcher {
   unsigned patch(ImageRecord* record, const ElfImage& image, unsigned owner);
 
  private:
-  enum Fn : unsigned { kMmap, kMmap64, kMunmap, kMremap, kFns };
+  enum Fn : unsigned { kMmap, kMmap64, kMunmap, kMremap, kMadvise, kFns };
   static const char* const kNames[kFns];
   struct Symbols;
 

@@ -1,4 +1,5 @@
-// For bench/counting.mjs: times malloc and free as an addon's import slots lead to them.
+// For bench/: times malloc and free as an addon's import slots lead to them, and allocates in
+// bursts.
 #include <node_api.h>
 #include <pthread.h>
 #include <time.h>
@@ -58,11 +59,64 @@ napi_value pairs(napi_env env, napi_callback_info info) {
   return result;
 }
 
+// burst(total, chunk, threshold, holdMs): allocates `total` bytes in chunks, keeps the thread busy
+// with them for `holdMs`, frees them. Returns when `threshold` of them was passed, CLOCK_MONOTONIC
+// ms.
+napi_value burst(napi_env env, napi_callback_info info) {
+  napi_value arguments[4];
+  size_t count = 4;
+  int64_t total = 0, chunk = 0, threshold = 0, hold_ms = 0;
+  napi_get_cb_info(env, info, &count, arguments, nullptr, nullptr);
+  napi_get_value_int64(env, arguments[0], &total);
+  napi_get_value_int64(env, arguments[1], &chunk);
+  napi_get_value_int64(env, arguments[2], &threshold);
+  napi_get_value_int64(env, arguments[3], &hold_ms);
+  const int64_t blocks = total / chunk;
+  void** block = static_cast<void**>(malloc(static_cast<size_t>(blocks) * sizeof(void*)));
+  double crossed = 0;
+  for (int64_t i = 0; i < blocks; ++i) {
+    block[i] = malloc(static_cast<size_t>(chunk));
+    if (crossed == 0 && (i + 1) * chunk > threshold) crossed = now_ns();
+  }
+  const double until = now_ns() + static_cast<double>(hold_ms) * 1e6;
+  while (now_ns() < until) {
+  }
+  for (int64_t i = 0; i < blocks; ++i) free(block[i]);
+  free(block);
+  napi_value result;
+  napi_create_double(env, crossed / 1e6, &result);
+  return result;
+}
+
+// spin(threads): keeps so many cores busy until the process ends.
+napi_value spin(napi_env env, napi_callback_info info) {
+  napi_value argument;
+  size_t count = 1;
+  int32_t threads = 0;
+  napi_get_cb_info(env, info, &count, &argument, nullptr, nullptr);
+  napi_get_value_int32(env, argument, &threads);
+  for (int32_t i = 0; i < threads; ++i) {
+    pthread_t thread;
+    pthread_create(
+        &thread, nullptr,
+        [](void*) -> void* {
+          for (volatile uint64_t turns = 0;; turns = turns + 1) {
+          }
+        },
+        nullptr);
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 NAPI_MODULE_INIT() {
   napi_value function;
   napi_create_function(env, "pairs", NAPI_AUTO_LENGTH, pairs, nullptr, &function);
   napi_set_named_property(env, exports, "pairs", function);
+  napi_create_function(env, "burst", NAPI_AUTO_LENGTH, burst, nullptr, &function);
+  napi_set_named_property(env, exports, "burst", function);
+  napi_create_function(env, "spin", NAPI_AUTO_LENGTH, spin, nullptr, &function);
+  napi_set_named_property(env, exports, "spin", function);
   return exports;
 }

@@ -23,6 +23,9 @@ class Locked {
   pthread_mutex_t* lock_;
 };
 
+// The one whose thread runs, for threads that allocate.
+std::atomic<Watchdog*> g_running{nullptr};
+
 }  // namespace
 
 bool Watchdog::acquire(unsigned tick_ms) {
@@ -54,6 +57,7 @@ int32_t Watchdog::watch(uint64_t bytes, CrossingCallback callback, void* context
   for (unsigned i = 0; i < kMaxThresholds; ++i) {
     if (thresholds_[i].callback != nullptr) continue;
     thresholds_[i] = {bytes, callback, context, false};
+    arm();
     return static_cast<int32_t>(i);
   }
   return -1;
@@ -62,6 +66,7 @@ int32_t Watchdog::watch(uint64_t bytes, CrossingCallback callback, void* context
 void Watchdog::unwatch(int32_t id) {
   Locked locked(&lock_);
   if (id >= 0 && id < static_cast<int32_t>(kMaxThresholds)) thresholds_[id] = Threshold();
+  arm();
 }
 
 void Watchdog::watch_container(const char* file, const char* name, uint64_t limit) {
@@ -79,20 +84,52 @@ void Watchdog::read(WatchdogReadings* out) const {
 void Watchdog::run(void* self) { static_cast<Watchdog*>(self)->loop(); }
 
 void Watchdog::loop() {
+  os::raise_thread_priority();
+  g_running.store(this, std::memory_order_release);
+  g_large_allocation_listener.store(&Watchdog::on_large_allocation, std::memory_order_release);
   for (;;) {
     {
       Locked locked(&lock_);
       if (users_.load(std::memory_order_relaxed) == 0) {
+        // A thread that is past this point finds a watchdog whose thresholds are all free.
+        g_large_allocation_listener.store(nullptr, std::memory_order_release);
         thread_alive_ = false;
-        g_watchdog_call.store(0, std::memory_order_release);
         return;
       }
+      // Armed before it looks: a call that comes in from here on keeps it from sleeping.
+      call_.store(1, std::memory_order_release);
       tick(os::monotonic_ns());
     }
-    // Armed before it sleeps: a call that comes in between keeps it from sleeping.
-    g_watchdog_call.store(1, std::memory_order_release);
-    os::wait(&g_watchdog_call, 1, tick_ms_.load(std::memory_order_relaxed));
+    os::wait(&call_, 1, tick_ms_.load(std::memory_order_relaxed));
   }
+}
+
+void Watchdog::on_large_allocation() {
+  Watchdog* self = g_running.load(std::memory_order_acquire);
+  const uint64_t threshold = self->next_threshold_.load(std::memory_order_relaxed);
+  if (threshold == UINT64_MAX || self->usage_now() <= threshold) return;
+  uint64_t unnoticed = 0;
+  self->crossed_ns_.compare_exchange_strong(unnoticed, os::monotonic_ns(),
+                                            std::memory_order_relaxed);
+  uint32_t sleeping = 1;
+  if (self->call_.compare_exchange_strong(sleeping, 2, std::memory_order_acq_rel)) {
+    os::wake(&self->call_);
+  }
+}
+
+uint64_t Watchdog::usage_now() const {
+  const int64_t live = registry_->live();
+  return (live > 0 ? static_cast<uint64_t>(live) : 0) + heaps_->sum();
+}
+
+void Watchdog::arm() {
+  uint64_t lowest = UINT64_MAX;
+  for (const Threshold& threshold : thresholds_) {
+    if (threshold.callback != nullptr && !threshold.over && threshold.bytes < lowest) {
+      lowest = threshold.bytes;
+    }
+  }
+  next_threshold_.store(lowest, std::memory_order_relaxed);
 }
 
 void Watchdog::tick(uint64_t now_ns) {
@@ -108,16 +145,18 @@ void Watchdog::tick(uint64_t now_ns) {
 }
 
 void Watchdog::compare(uint64_t usage, uint64_t now_ns) {
+  const uint64_t noticed_ns = crossed_ns_.exchange(0, std::memory_order_relaxed);
   for (Threshold& threshold : thresholds_) {
     if (threshold.callback == nullptr) continue;
     const bool over = usage > threshold.bytes;
     if (over && !threshold.over) {
       ++readings_.crossings;
-      readings_.last_crossing_ns = now_ns;
+      readings_.last_crossing_ns = noticed_ns != 0 ? noticed_ns : now_ns;
       threshold.callback(threshold.context, usage);
     }
     threshold.over = over;
   }
+  arm();
 }
 
 void Watchdog::sample(uint64_t now_ns) {

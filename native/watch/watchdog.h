@@ -59,6 +59,13 @@ class Watchdog {
     bool over = false;
   };
 
+  // Called by threads that have made a large allocation: looks at once whether it passed the lowest
+  // threshold and, if so, notes the time and wakes the watchdog's thread, which may have to wait for
+  // a core.
+  static void on_large_allocation();
+  uint64_t usage_now() const;
+  void arm();
+
   static void run(void* self);
   void loop();
   void tick(uint64_t now_ns);
@@ -76,6 +83,10 @@ class Watchdog {
   char container_name_[32] = "";
   uint64_t container_limit_ = 0;
   uint64_t last_sample_ns_ = 0;
+  // The lowest threshold that usage is not over; all ones when there is none.
+  std::atomic<uint64_t> next_threshold_{UINT64_MAX};
+  std::atomic<uint64_t> crossed_ns_{0};   // noticed by an allocating thread; 0: not
+  std::atomic<uint32_t> call_{0};         // 1: the thread sleeps on it; 2: it is to wake up
   WatchdogReadings readings_ = {};
 };
 
