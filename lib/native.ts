@@ -97,7 +97,7 @@ export interface NativeBinding {
   watchContainer(file: string, name: string, limit: number): void;
   /**
    * Fills ticks, live, peak live, usage, peak usage, RSS, anonymous RSS, the container's anonymous
-   * bytes, crossings, and when the last was noticed (CLOCK_MONOTONIC, ns).
+   * bytes, crossings, when the last was noticed (CLOCK_MONOTONIC, ns), and the time spent in ticks (ns).
    */
   readWatchdog(out: Float64Array): void;
   /** Benchmarks only: patched slots lead to 0 the counters, 1 the originals, 2 usable-size counters. */

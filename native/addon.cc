@@ -51,6 +51,29 @@ const EngineApi& engine_of(const Napi::CallbackInfo& info) {
   return *info.Env().GetInstanceData<Environment>()->engine;
 }
 
+// A missing or foreign argument reads as 0: the facade checks what users pass, and an addon must
+// not abort the process for a mistake in it.
+double number_at(const Napi::CallbackInfo& info, size_t index) {
+  Napi::Value value = info[index];
+  return value.IsNumber() ? value.As<Napi::Number>().DoubleValue() : 0;
+}
+
+uint64_t bytes_at(const Napi::CallbackInfo& info, size_t index) {
+  double bytes = number_at(info, index);
+  return bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
+}
+
+// Copies as many numbers as the caller's Float64Array has room for; false when it is none.
+bool fill(const Napi::Value& array, const double* values, size_t count) {
+  if (!array.IsTypedArray() ||
+      array.As<Napi::TypedArray>().TypedArrayType() != napi_float64_array) {
+    return false;
+  }
+  Napi::Float64Array out = array.As<Napi::Float64Array>();
+  for (size_t i = 0; i < out.ElementLength() && i < count; ++i) out[i] = values[i];
+  return true;
+}
+
 constexpr const char* kMechanisms[] = {"none", "callsites", "hooks", "stats", "pages"};
 
 double clamp_to_zero(int64_t bytes) {
@@ -58,8 +81,7 @@ double clamp_to_zero(int64_t bytes) {
 }
 
 void Start(const Napi::CallbackInfo& info) {
-  engine_of(info).start(info[0].ToBoolean(),
-                        static_cast<uint8_t>(info[1].As<Napi::Number>().Uint32Value()));
+  engine_of(info).start(info[0].ToBoolean(), static_cast<uint8_t>(bytes_at(info, 1)));
   auto* environment = info.Env().GetInstanceData<Environment>();
   if (environment->heap_slot < 0) environment->heap_slot = environment->engine->heap_acquire();
 }
@@ -76,7 +98,7 @@ Napi::Value Live(const Napi::CallbackInfo& info) {
 Napi::Value Usage(const Napi::CallbackInfo& info) {
   auto* environment = info.Env().GetInstanceData<Environment>();
   const EngineApi& engine = *environment->engine;
-  double used = info[0].As<Napi::Number>().DoubleValue();
+  const double used = number_at(info, 0);
   double heaps = used;
   if (environment->heap_slot >= 0) {
     engine.heap_publish(environment->heap_slot, static_cast<uint64_t>(used));
@@ -116,7 +138,7 @@ Napi::Value Allocators(const Napi::CallbackInfo& info) {
 // What an allocator's own statistics say is in use, bytes; undefined when it has none.
 Napi::Value InUse(const Napi::CallbackInfo& info) {
   uint64_t bytes = 0;
-  if (!engine_of(info).in_use(info[0].As<Napi::Number>().Uint32Value(), &bytes)) {
+  if (!engine_of(info).in_use(static_cast<uint32_t>(bytes_at(info, 0)), &bytes)) {
     return info.Env().Undefined();
   }
   return Napi::Number::New(info.Env(), static_cast<double>(bytes));
@@ -179,16 +201,11 @@ Napi::Value Images(const Napi::CallbackInfo& info) {
 
 // Fills a Float64Array of four with total, anon, file, shared; false when the OS does not tell.
 Napi::Value Rss(const Napi::CallbackInfo& info) {
-  Napi::Float64Array out = info[0].As<Napi::Float64Array>();
   oom_guard::os::Rss rss;
-  if (out.ElementLength() < 4 || !oom_guard::os::read_rss(&rss)) {
-    return Napi::Boolean::New(info.Env(), false);
-  }
-  out[0] = static_cast<double>(rss.total);
-  out[1] = static_cast<double>(rss.anon);
-  out[2] = static_cast<double>(rss.file);
-  out[3] = static_cast<double>(rss.shared);
-  return Napi::Boolean::New(info.Env(), true);
+  if (!oom_guard::os::read_rss(&rss)) return Napi::Boolean::New(info.Env(), false);
+  const double fields[] = {static_cast<double>(rss.total), static_cast<double>(rss.anon),
+                           static_cast<double>(rss.file), static_cast<double>(rss.shared)};
+  return Napi::Boolean::New(info.Env(), fill(info[0], fields, 4));
 }
 
 class ReleaseWorker : public Napi::AsyncWorker {
@@ -214,23 +231,29 @@ Napi::Value ReleaseFreeMemory(const Napi::CallbackInfo& info) {
 
 Napi::Value WatchdogAcquire(const Napi::CallbackInfo& info) {
   return Napi::Boolean::New(
-      info.Env(), engine_of(info).watchdog_acquire(info[0].As<Napi::Number>().Uint32Value()));
+      info.Env(), engine_of(info).watchdog_acquire(static_cast<uint32_t>(bytes_at(info, 0))));
 }
 
-void WatchdogRelease(const Napi::CallbackInfo& info) { engine_of(info).watchdog_release(); }
+void WatchdogRelease(const Napi::CallbackInfo& info) {
+  engine_of(info).watchdog_release();
+}
 
 // watchThreshold(bytes, callback): a function that ends the watch, or undefined when the watchdog
 // has no place left. The callback gets the usage that was seen.
 Napi::Value WatchThreshold(const Napi::CallbackInfo& info) {
   Napi::Env env = info.Env();
   auto* environment = env.GetInstanceData<Environment>();
+  if (!info[1].IsFunction()) {
+    Napi::TypeError::New(env, "watchThreshold needs a function").ThrowAsJavaScriptException();
+    return env.Undefined();
+  }
   auto* watch = new ThresholdWatch{environment, -1, {}};
-  watch->function = Napi::ThreadSafeFunction::New(env, info[1].As<Napi::Function>(),
-                                                  "oom-guard:watchdog", 0, 1);
+  watch->function =
+      Napi::ThreadSafeFunction::New(env, info[1].As<Napi::Function>(), "oom-guard:watchdog", 0, 1);
   watch->function.Unref(env);
   environment->watches.insert(watch);
   watch->id = environment->engine->watchdog_watch(
-      static_cast<uint64_t>(info[0].As<Napi::Number>().DoubleValue()),
+      bytes_at(info, 0),
       [](void* context, uint64_t usage) {
         static_cast<ThresholdWatch*>(context)->function.NonBlockingCall(
             [usage](Napi::Env to, Napi::Function callback) {
@@ -248,35 +271,42 @@ Napi::Value WatchThreshold(const Napi::CallbackInfo& info) {
 }
 
 void WatchContainer(const Napi::CallbackInfo& info) {
-  std::string file = info[0].As<Napi::String>(), name = info[1].As<Napi::String>();
-  engine_of(info).watchdog_container(
-      file.c_str(), name.c_str(),
-      static_cast<uint64_t>(info[2].As<Napi::Number>().DoubleValue()));
+  std::string file = info[0].ToString(), name = info[1].ToString();
+  engine_of(info).watchdog_container(file.c_str(), name.c_str(), bytes_at(info, 2));
 }
 
-// Fills a Float64Array of ten with the fields of EngineWatchdog, in their order.
+// Fills a Float64Array of eleven with the fields of EngineWatchdog, in their order.
 void ReadWatchdog(const Napi::CallbackInfo& info) {
-  Napi::Float64Array out = info[0].As<Napi::Float64Array>();
   oom_guard::EngineWatchdog from;
   engine_of(info).watchdog_read(&from);
-  const double fields[] = {static_cast<double>(from.ticks),
-                           static_cast<double>(from.live),
-                           static_cast<double>(from.peak_live),
-                           static_cast<double>(from.usage),
-                           static_cast<double>(from.peak_usage),
-                           static_cast<double>(from.rss),
-                           static_cast<double>(from.rss_anon),
-                           static_cast<double>(from.container_anon),
-                           static_cast<double>(from.crossings),
-                           static_cast<double>(from.last_crossing_ns)};
-  for (size_t i = 0; i < out.ElementLength() && i < sizeof(fields) / sizeof(fields[0]); ++i) {
-    out[i] = fields[i];
+  const double fields[] = {
+      static_cast<double>(from.ticks),      static_cast<double>(from.live),
+      static_cast<double>(from.peak_live),  static_cast<double>(from.usage),
+      static_cast<double>(from.peak_usage), static_cast<double>(from.rss),
+      static_cast<double>(from.rss_anon),   static_cast<double>(from.container_anon),
+      static_cast<double>(from.crossings),  static_cast<double>(from.last_crossing_ns),
+      static_cast<double>(from.busy_ns)};
+  fill(info[0], fields, sizeof(fields) / sizeof(fields[0]));
+}
+
+// [start, end) of the engine's own memory, for the ledger.
+Napi::Value OwnMemory(const Napi::CallbackInfo& info) {
+  Napi::Env env = info.Env();
+  uint64_t start = 0, size = 0;
+  engine_of(info).own_memory(&start, &size);
+  Napi::Array list = Napi::Array::New(env);
+  if (size != 0) {
+    Napi::Object range = Napi::Object::New(env);
+    range["start"] = Napi::Number::New(env, static_cast<double>(start));
+    range["end"] = Napi::Number::New(env, static_cast<double>(start + size));
+    list[uint32_t{0}] = range;
   }
+  return list;
 }
 
 // For benchmarks: 0 counting, 1 the original functions, 2 counting by usable size.
 void Retarget(const Napi::CallbackInfo& info) {
-  engine_of(info).retarget(static_cast<uint8_t>(info[0].As<Napi::Number>().Uint32Value()));
+  engine_of(info).retarget(static_cast<uint8_t>(bytes_at(info, 0)));
 }
 
 Napi::Object Init(Napi::Env env, Napi::Object exports) {
@@ -305,6 +335,7 @@ Napi::Object Init(Napi::Env env, Napi::Object exports) {
   exports["watchThreshold"] = Napi::Function::New<WatchThreshold>(env, "watchThreshold");
   exports["watchContainer"] = Napi::Function::New<WatchContainer>(env, "watchContainer");
   exports["readWatchdog"] = Napi::Function::New<ReadWatchdog>(env, "readWatchdog");
+  exports["ownMemory"] = Napi::Function::New<OwnMemory>(env, "ownMemory");
   exports["retarget"] = Napi::Function::New<Retarget>(env, "retarget");
   exports["pageSize"] = Napi::Number::New(env, static_cast<double>(oom_guard::os::page_size()));
   exports["shardCount"] = Napi::Number::New(env, oom_guard::kShardCount);

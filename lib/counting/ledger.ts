@@ -69,6 +69,12 @@ export class Ledger implements LedgerData {
 }
 
 const DEFAULT_PAGE_SIZE = 4096;
+/**
+ * A garbage collection may unmap a large block after the mappings were listed and before its header
+ * was looked at. When that left more than this share of RSS unexplained, all is read again.
+ */
+const VANISHED_SHARE = 1 / 1000;
+const ATTEMPTS = 3;
 /** Notes of lines that counting would split, in the width of the table's column. */
 const NOT_STARTED = 'startCounting() splits it';
 const NO_ADDON = 'without the addon';
@@ -87,7 +93,10 @@ const NO_ADDON = 'without the addon';
  */
 export function ledger(): Ledger {
   try {
-    return readLedger();
+    for (let attempt = 1; ; attempt++) {
+      const { taken, vanished } = readLedger();
+      if (vanished <= taken.rss * VANISHED_SHARE || attempt === ATTEMPTS) return taken;
+    }
   } catch (error) {
     const cause = error instanceof Error ? error.message : String(error);
     const reason =
@@ -100,7 +109,7 @@ export function ledger(): Ledger {
   }
 }
 
-function readLedger(): Ledger {
+function readLedger(): { taken: Ledger; vanished: number } {
   const native = loadNative();
   // Counting is process-wide: another isolate may have started it.
   const binding = native.available ? native.binding : undefined;
@@ -135,7 +144,8 @@ function readLedger(): Ledger {
       glibc,
       uncounted: allocators.length > 0 ? '' : native.available ? NOT_STARTED : NO_ADDON,
     });
-    return new Ledger({ rss: mappings.reduce((sum, { rss }) => sum + rss, 0), lines, untouched });
+    const rss = mappings.reduce((sum, mapping) => sum + mapping.rss, 0);
+    return { taken: new Ledger({ rss, lines, untouched }), vanished: classified.vanished };
   } finally {
     memory.close();
   }

@@ -23,7 +23,7 @@ export function renderMemory(data: MemoryData): string {
       path.basename(allocator.owner),
     ]);
   }
-  table.push(['live', '', size(data.live), data.counting ? '' : 'counting is not started']);
+  table.push(['live', '', size(data.live), data.counting ? '' : 'not counting']);
   table.push([
     'usage: live + V8 heaps',
     '',

@@ -25,6 +25,8 @@ export interface WatchdogReading {
   crossings: number;
   /** When the last one was noticed, ms on the clock of `process.hrtime()`; 0 when none was. */
   lastCrossingAt: number;
+  /** Time spent in all ticks together, ms. */
+  busyMs: number;
 }
 
 export interface WatchdogOptions {
@@ -32,7 +34,7 @@ export interface WatchdogOptions {
   tickMs?: number;
 }
 
-const fields = new Float64Array(10);
+const fields = new Float64Array(11);
 
 /** One hold on the watchdog. */
 export class Watchdog {
@@ -71,19 +73,19 @@ export class Watchdog {
   read(): WatchdogReading {
     fields.fill(0);
     if (this.#open) countingBinding()?.readWatchdog(fields);
-    const [ticks, live, peakLive, usage, peakUsage, rss, rssAnon, containerAnon, crossings, at] =
-      fields as unknown as number[] & { length: 10 };
+    const at = (index: number) => fields[index] as number;
     return {
-      ticks: ticks as number,
-      live: live as number,
-      peakLive: peakLive as number,
-      usage: usage as number,
-      peakUsage: peakUsage as number,
-      rss: rss as number,
-      rssAnon: rssAnon as number,
-      containerAnon: containerAnon as number,
-      crossings: crossings as number,
-      lastCrossingAt: (at as number) / 1e6,
+      ticks: at(0),
+      live: at(1),
+      peakLive: at(2),
+      usage: at(3),
+      peakUsage: at(4),
+      rss: at(5),
+      rssAnon: at(6),
+      containerAnon: at(7),
+      crossings: at(8),
+      lastCrossingAt: at(9) / 1e6,
+      busyMs: at(10) / 1e6,
     };
   }
 

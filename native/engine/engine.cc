@@ -7,6 +7,7 @@
 #include <new>
 
 #include "allocators/registry.h"
+#include "os/os.h"
 #include "watch/heaps.h"
 #include "watch/rescanner.h"
 #include "watch/watchdog.h"
@@ -71,8 +72,7 @@ void allocator(uint32_t index, EngineAllocator* out) {
   *out = {from.name,           from.owner,
           from.note,           static_cast<uint8_t>(from.mechanism),
           from.baseline_known, from.baseline.load(std::memory_order_relaxed),
-          totals.allocated,
-          totals.freed,
+          totals.allocated,    totals.freed,
           from.live()};
 }
 
@@ -122,7 +122,9 @@ void retarget(uint8_t target) {
   if (started()) g_registry->retarget(static_cast<SlotTarget>(target));
 }
 
-bool watchdog_acquire(uint32_t tick_ms) { return started() && g_watchdog->acquire(tick_ms); }
+bool watchdog_acquire(uint32_t tick_ms) {
+  return started() && g_watchdog->acquire(tick_ms);
+}
 void watchdog_release() {
   if (started()) g_watchdog->release();
 }
@@ -140,9 +142,9 @@ void watchdog_read(EngineWatchdog* out) {
   if (!started()) return;
   WatchdogReadings from;
   g_watchdog->read(&from);
-  *out = {from.ticks,      from.live,     from.peak_live,      from.usage,     from.peak_usage,
-          from.rss,        from.rss_anon, from.container_anon, from.crossings,
-          from.last_crossing_ns};
+  *out = {from.ticks,  from.live,     from.peak_live,      from.usage,     from.peak_usage,
+          from.rss,    from.rss_anon, from.container_anon, from.crossings, from.last_crossing_ns,
+          from.busy_ns};
 }
 
 bool rescanner_running() {
@@ -160,6 +162,12 @@ void heap_release(int32_t slot) {
 uint64_t heap_sum() {
   return g_heaps.sum();
 }
+void own_memory(uint64_t* start, uint64_t* size) {
+  const size_t page = os::page_size();
+  *start = started() ? reinterpret_cast<uint64_t>(g_registry) : 0;
+  *size = started() ? (sizeof(Process) + page - 1) / page * page : 0;
+}
+
 uint32_t heap_count() {
   return g_heaps.count();
 }
@@ -197,6 +205,7 @@ const oom_guard::EngineApi oom_guard_engine_api = {
     oom_guard::heap_release,
     oom_guard::heap_sum,
     oom_guard::heap_count,
+    oom_guard::own_memory,
 };
 
 namespace oom_guard {

@@ -37,7 +37,7 @@ struct EngineWatchdog {
   int64_t live, peak_live;
   uint64_t usage, peak_usage;
   uint64_t rss, rss_anon, container_anon;
-  uint64_t crossings, last_crossing_ns;
+  uint64_t crossings, last_crossing_ns, busy_ns;
 };
 
 // The layout is an agreement between builds: fields are only ever added at the end, and kEngineAbi
@@ -77,6 +77,9 @@ struct EngineApi {
   void (*heap_release)(int32_t slot);
   uint64_t (*heap_sum)();
   uint32_t (*heap_count)();
+
+  // Where the engine's own memory lies; 0 and 0 before it is started.
+  void (*own_memory)(uint64_t* start, uint64_t* size);
 };
 
 constexpr uint64_t kEngineMagic = 0x6f6f6d5f67756172;  // "oom_guar"

@@ -88,6 +88,28 @@ napi_value burst(napi_env env, napi_callback_info info) {
   return result;
 }
 
+// allocateInBackground(threads): so many threads allocate and free until the process ends.
+napi_value allocate_in_background(napi_env env, napi_callback_info info) {
+  napi_value argument;
+  size_t count = 1;
+  int32_t threads = 0;
+  napi_get_cb_info(env, info, &count, &argument, nullptr, nullptr);
+  napi_get_value_int32(env, argument, &threads);
+  for (int32_t i = 0; i < threads; ++i) {
+    pthread_t thread;
+    pthread_create(
+        &thread, nullptr,
+        [](void*) -> void* {
+          for (;;) {
+            Job job = {1000000, 0};
+            run(&job);
+          }
+        },
+        nullptr);
+  }
+  return nullptr;
+}
+
 // spin(threads): keeps so many cores busy until the process ends.
 napi_value spin(napi_env env, napi_callback_info info) {
   napi_value argument;
@@ -116,6 +138,9 @@ NAPI_MODULE_INIT() {
   napi_set_named_property(env, exports, "pairs", function);
   napi_create_function(env, "burst", NAPI_AUTO_LENGTH, burst, nullptr, &function);
   napi_set_named_property(env, exports, "burst", function);
+  napi_create_function(env, "allocateInBackground", NAPI_AUTO_LENGTH, allocate_in_background,
+                       nullptr, &function);
+  napi_set_named_property(env, exports, "allocateInBackground", function);
   napi_create_function(env, "spin", NAPI_AUTO_LENGTH, spin, nullptr, &function);
   napi_set_named_property(env, exports, "spin", function);
   return exports;

@@ -81,7 +81,9 @@ void Watchdog::read(WatchdogReadings* out) const {
   *out = readings_;
 }
 
-void Watchdog::run(void* self) { static_cast<Watchdog*>(self)->loop(); }
+void Watchdog::run(void* self) {
+  static_cast<Watchdog*>(self)->loop();
+}
 
 void Watchdog::loop() {
   os::raise_thread_priority();
@@ -142,6 +144,7 @@ void Watchdog::tick(uint64_t now_ns) {
   if (usage > readings_.peak_usage) readings_.peak_usage = usage;
   compare(usage, now_ns);
   sample(now_ns);
+  readings_.busy_ns += os::monotonic_ns() - now_ns;
 }
 
 void Watchdog::compare(uint64_t usage, uint64_t now_ns) {
@@ -161,9 +164,9 @@ void Watchdog::compare(uint64_t usage, uint64_t now_ns) {
 
 void Watchdog::sample(uint64_t now_ns) {
   const bool second = last_sample_ns_ == 0 || now_ns - last_sample_ns_ >= kSecond;
-  const bool near = container_limit_ != 0 &&
-                    static_cast<double>(readings_.container_anon) >
-                        kNearContainerLimit * static_cast<double>(container_limit_);
+  const bool near =
+      container_limit_ != 0 && static_cast<double>(readings_.container_anon) >
+                                   kNearContainerLimit * static_cast<double>(container_limit_);
   if (second) {
     last_sample_ns_ = now_ns;
     os::Rss rss;

@@ -1,5 +1,6 @@
-// A thread that sums what is in use at every tick: keeps the peak, compares with thresholds, samples
-// resident memory. It runs only while somebody wants it, and notices while JavaScript is blocked.
+// A thread that sums what is in use at every tick: keeps the peak, compares with thresholds,
+// samples resident memory. It runs only while somebody wants it, and notices while JavaScript is
+// blocked.
 #pragma once
 
 #include <pthread.h>
@@ -17,12 +18,13 @@ using CrossingCallback = void (*)(void* context, uint64_t usage);
 
 struct WatchdogReadings {
   uint64_t ticks;
-  int64_t live, peak_live;        // bytes at the last tick, and the highest tick since the start
-  uint64_t usage, peak_usage;     // live plus the published heaps
-  uint64_t rss, rss_anon;         // sampled every second
-  uint64_t container_anon;        // 0 where no container was named
-  uint64_t crossings;             // thresholds crossed upwards so far
-  uint64_t last_crossing_ns;      // CLOCK_MONOTONIC, when the last one was noticed
+  int64_t live, peak_live;     // bytes at the last tick, and the highest tick since the start
+  uint64_t usage, peak_usage;  // live plus the published heaps
+  uint64_t rss, rss_anon;      // sampled every second
+  uint64_t container_anon;     // 0 where no container was named
+  uint64_t crossings;          // thresholds crossed upwards so far
+  uint64_t busy_ns;            // spent in all ticks together
+  uint64_t last_crossing_ns;   // CLOCK_MONOTONIC, when the last one was noticed
 };
 
 class Watchdog {
@@ -60,8 +62,8 @@ class Watchdog {
   };
 
   // Called by threads that have made a large allocation: looks at once whether it passed the lowest
-  // threshold and, if so, notes the time and wakes the watchdog's thread, which may have to wait for
-  // a core.
+  // threshold and, if so, notes the time and wakes the watchdog's thread, which may have to wait
+  // for a core.
   static void on_large_allocation();
   uint64_t usage_now() const;
   void arm();
@@ -85,8 +87,8 @@ class Watchdog {
   uint64_t last_sample_ns_ = 0;
   // The lowest threshold that usage is not over; all ones when there is none.
   std::atomic<uint64_t> next_threshold_{UINT64_MAX};
-  std::atomic<uint64_t> crossed_ns_{0};   // noticed by an allocating thread; 0: not
-  std::atomic<uint32_t> call_{0};         // 1: the thread sleeps on it; 2: it is to wake up
+  std::atomic<uint64_t> crossed_ns_{0};  // noticed by an allocating thread; 0: not
+  std::atomic<uint32_t> call_{0};        // 1: the thread sleeps on it; 2: it is to wake up
   WatchdogReadings readings_ = {};
 };
 

@@ -1,4 +1,4 @@
-/** Runs Node with any command line and tells how it ended, without judging. */
+/** Runs Node with any command line, for half a minute at most, and tells how it ended. */
 import { spawn } from 'node:child_process';
 
 export interface Ended {
@@ -24,6 +24,7 @@ export function runNode(
       ...(cwd === undefined ? {} : { cwd }),
       env: { ...process.env, NODE_OPTIONS: '', ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
+      timeout: 30_000,
     });
     let stdout = '';
     let stderr = '';

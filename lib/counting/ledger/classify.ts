@@ -40,6 +40,8 @@ export interface Classified {
   own: Extent;
   /** Anonymous memory that none of the above took, the largest piece first. */
   rest: { range: Range; resident: number }[];
+  /** Of the rest, resident bytes that were unmapped since the mappings were listed. */
+  vanished: number;
 }
 
 export interface ClassifyOptions {
@@ -76,6 +78,7 @@ export function classify(mappings: readonly Mapping[], options: ClassifyOptions)
     kernel: none(),
     own: none(),
     rest: [],
+    vanished: 0,
   };
   const images = findImages(mappings, pageSize, memory);
   const stacks = findStacks(mappings, threads, memory);
@@ -212,7 +215,13 @@ function splitAnonymous(
     );
   }
   if (isUnreserved) take(left, to(into.unreserved));
-  else take(left, (range, taken) => into.rest.push({ range, resident: taken }));
+  else {
+    take(left, (range, taken) => {
+      into.rest.push({ range, resident: taken });
+      const isGone = memory.readable && !memory.read(range.start, Buffer.allocUnsafe(1));
+      if (isGone) into.vanished += taken;
+    });
+  }
 }
 
 function roundUp(value: number, unit: number): number {

@@ -3,6 +3,8 @@ import { closeSync, openSync, readFileSync, readSync } from 'node:fs';
 
 /** What the ledger must know beside the list of mappings. */
 export interface OwnMemory {
+  /** Whether this process may look at all; {@link read} is false for every address otherwise. */
+  readonly readable: boolean;
   /** Fills `into` from an address; false where nothing is mapped, or nobody may look. */
   read(address: number, into: Buffer): boolean;
   /** Resident bytes of a range of whole pages; `undefined` where the kernel does not tell. */
@@ -23,6 +25,7 @@ export function openOwnMemory(pageSize: number): OwnMemory {
   const memory = tryOpen('/proc/self/mem');
   const pageMap = tryOpen('/proc/self/pagemap');
   return {
+    readable: memory !== undefined,
     read(address, into) {
       if (memory === undefined) return false;
       try {
