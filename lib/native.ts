@@ -86,6 +86,8 @@ export interface NativeBinding {
   /** `[allocated, freed]` for each shard. */
   shards(): Float64Array;
   images(): NativeImage[];
+  /** Changes when `images()` may tell something new. */
+  generation(): number;
   /** Fills total, anon, file, shared; false where the OS does not tell. */
   rss(out: Float64Array): boolean;
   /** The watchdog runs while acquired more often than released; the shortest tick wins. */

@@ -20,7 +20,7 @@ struct ThresholdWatch;
 struct Environment {
   const EngineApi* engine;
   int32_t heap_slot;
-
+  oom_guard::EngineLiveCache live_cache = {0, 0};
   std::set<ThresholdWatch*> watches;
 
   explicit Environment(const EngineApi* found) : engine(found), heap_slot(-1) {}
@@ -91,7 +91,9 @@ void Rescan(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value Live(const Napi::CallbackInfo& info) {
-  return Napi::Number::New(info.Env(), static_cast<double>(engine_of(info).live()));
+  auto* environment = info.Env().GetInstanceData<Environment>();
+  const int64_t live = environment->engine->live_lately(&environment->live_cache);
+  return Napi::Number::New(info.Env(), static_cast<double>(live));
 }
 
 // Publishes the caller's heap and returns live bytes plus every published heap.
@@ -104,7 +106,8 @@ Napi::Value Usage(const Napi::CallbackInfo& info) {
     engine.heap_publish(environment->heap_slot, static_cast<uint64_t>(used));
     heaps = static_cast<double>(engine.heap_sum());
   }
-  return Napi::Number::New(info.Env(), clamp_to_zero(engine.live()) + heaps);
+  const int64_t live = engine.live_lately(&environment->live_cache);
+  return Napi::Number::New(info.Env(), clamp_to_zero(live) + heaps);
 }
 
 Napi::Value HeapCount(const Napi::CallbackInfo& info) {
@@ -170,6 +173,11 @@ Napi::Value Shards(const Napi::CallbackInfo& info) {
     out[i * 2 + 1] = static_cast<double>(freed);
   }
   return out;
+}
+
+// Changes when images() may tell something new.
+Napi::Value Generation(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), static_cast<double>(engine_of(info).generation()));
 }
 
 Napi::Value Images(const Napi::CallbackInfo& info) {
@@ -327,6 +335,7 @@ Napi::Object Init(Napi::Env env, Napi::Object exports) {
   exports["jemallocStatistics"] =
       Napi::Function::New<JemallocStatistics>(env, "jemallocStatistics");
   exports["shards"] = Napi::Function::New<Shards>(env, "shards");
+  exports["generation"] = Napi::Function::New<Generation>(env, "generation");
   exports["images"] = Napi::Function::New<Images>(env, "images");
   exports["rss"] = Napi::Function::New<Rss>(env, "rss");
   exports["releaseFreeMemory"] = Napi::Function::New<ReleaseFreeMemory>(env, "releaseFreeMemory");

@@ -50,7 +50,15 @@ const one = timed() * 8 + timed() * 8;
 const blocks = Math.max(40, Math.floor((Number(seconds) * 1e9) / one));
 globalThis.gc?.();
 const noiseRatios = ratios(abba(blocks, () => binding.retarget(1), timed));
-const countedRatios = ratios(abba(blocks, (which) => binding.retarget(which === 'a' ? 1 : 0), timed));
+const countedRatios = ratios(
+  abba(blocks, (which) => binding.retarget(which === 'a' ? 1 : 0), timed),
+);
 console.log(
-  JSON.stringify({ allocator: counted.name, mechanism: counted.mechanism, bytesPerRun, aToA: noiseRatios, counted: countedRatios }),
+  JSON.stringify({
+    allocator: counted.name,
+    mechanism: counted.mechanism,
+    bytesPerRun,
+    aToA: noiseRatios,
+    counted: countedRatios,
+  }),
 );

@@ -1,8 +1,8 @@
 // pairs.mjs <allocator> <jemalloc choice>: what counting adds to a malloc and free pair.
 import { createRequire } from 'node:module';
 import path from 'node:path';
-import { abba, differences, summary } from '../support/statistics.mjs';
 import { root } from '../support/children.mjs';
+import { abba, differences, summary } from '../support/statistics.mjs';
 
 const require = createRequire(import.meta.url);
 const { startCounting } = require(path.join(root, 'dist'));

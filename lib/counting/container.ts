@@ -2,7 +2,7 @@
  * The memory cgroup that this process is charged to, v1 and v2, found through the mount table: a
  * container may mount it anywhere, and namespaces shift the paths that `/proc/self/cgroup` shows.
  */
-import { readFileSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, readSync } from 'node:fs';
 import path from 'node:path';
 import type { ContainerReading } from './readings';
 
@@ -18,54 +18,112 @@ interface Hierarchy {
   directories: string[];
 }
 
+interface Level {
+  version: 1 | 2;
+  limit: number | undefined;
+  directory: string;
+}
+
+/** Limits seldom change; they are read again after this time, ms. */
+const LIMITS_AGE_MS = 1000;
+
 /** Reads the limit and what is charged. `root` stands before every path, for tests on fixtures. */
 export class ContainerReader {
   readonly #root: string;
   readonly #hierarchy: Hierarchy | undefined;
+  #level: Level | undefined;
+  #levelReadAt = Number.NEGATIVE_INFINITY;
+  #files: { directory: string; stat: OpenFile; current: OpenFile } | undefined;
 
   constructor(root = '') {
     this.#root = root;
     this.#hierarchy = findHierarchy(root);
   }
 
-  /** `undefined` outside a memory cgroup. Reads a few small files: some tens of microseconds. */
+  /** `undefined` outside a memory cgroup. Reads two small files: some ten microseconds. */
   read(): ContainerReading | undefined {
     const level = this.#limitingLevel();
     if (level === undefined) return undefined;
-    const { version, limit, where } = level;
-    const file = (name: string) => path.join(this.#root, where, name);
-    const anon = readStat(file('memory.stat'), ANON[version]);
-    const current = readNumber(file(version === 1 ? 'memory.usage_in_bytes' : 'memory.current'));
+    const { version, limit, directory } = level;
+    const files = this.#open(version, directory);
+    const anon = statField(files.stat.read(), ANON[version]);
+    const current = toNumber(files.current.read());
     if (anon === undefined) return undefined;
-    return { limit, anon, current: current ?? anon, version, path: where };
+    return { limit, anon, current: current ?? anon, version, path: directory };
   }
 
   /** Where the anonymous bytes stand: a line of a file. */
   statFile(): { file: string; name: string; limit: number | undefined } | undefined {
     const level = this.#limitingLevel();
     if (level === undefined) return undefined;
-    const file = path.join(this.#root, level.where, 'memory.stat');
+    const file = path.join(this.#root, level.directory, 'memory.stat');
     return { file, name: ANON[level.version], limit: level.limit };
   }
 
+  #open(version: 1 | 2, directory: string) {
+    if (this.#files?.directory !== directory) {
+      this.#files?.stat.close();
+      this.#files?.current.close();
+      const file = (name: string) => new OpenFile(path.join(this.#root, directory, name));
+      this.#files = {
+        directory,
+        stat: file('memory.stat'),
+        current: file(version === 1 ? 'memory.usage_in_bytes' : 'memory.current'),
+      };
+    }
+    return this.#files;
+  }
+
   /** The group with the lowest limit on the way up, our own when there is none. */
-  #limitingLevel() {
+  #limitingLevel(): Level | undefined {
     const hierarchy = this.#hierarchy;
     if (hierarchy === undefined) return undefined;
+    const now = performance.now();
+    if (this.#level !== undefined && now - this.#levelReadAt < LIMITS_AGE_MS) return this.#level;
     const limitFile = hierarchy.version === 1 ? 'memory.limit_in_bytes' : 'memory.max';
     let limit: number | undefined;
-    let where = hierarchy.directories[0] as string;
-    for (const directory of hierarchy.directories) {
-      const value = readNumber(path.join(this.#root, directory, limitFile));
+    let directory = hierarchy.directories[0] as string;
+    for (const candidate of hierarchy.directories) {
+      const value = toNumber(readText(path.join(this.#root, candidate, limitFile)));
       if (value === undefined || value >= UNLIMITED) continue;
       if (limit === undefined || value < limit) {
         limit = value;
-        where = directory;
+        directory = candidate;
       }
     }
-    return { version: hierarchy.version, limit, where };
+    this.#level = { version: hierarchy.version, limit, directory };
+    this.#levelReadAt = now;
+    return this.#level;
   }
 }
+
+/** A file of the kernel's that is kept open: each reading at offset 0 is a new one. */
+class OpenFile {
+  readonly #path: string;
+  #descriptor: number | undefined;
+
+  constructor(file: string) {
+    this.#path = file;
+  }
+
+  read(): string | undefined {
+    try {
+      this.#descriptor ??= openSync(this.#path, 'r');
+      return buffer.toString('latin1', 0, readSync(this.#descriptor, buffer, 0, buffer.length, 0));
+    } catch {
+      // The group may be gone, or have been made anew under the same name.
+      this.close();
+      return undefined;
+    }
+  }
+
+  close(): void {
+    if (this.#descriptor !== undefined) closeSync(this.#descriptor);
+    this.#descriptor = undefined;
+  }
+}
+
+const buffer = Buffer.alloc(16384);
 
 function findHierarchy(root: string): Hierarchy | undefined {
   const groups = readText(path.join(root, '/proc/self/cgroup'));
@@ -151,14 +209,16 @@ function readText(file: string): string | undefined {
   }
 }
 
-/** `max` and unreadable files are `undefined`. */
-function readNumber(file: string): number | undefined {
-  const text = readText(file)?.trim();
-  if (text === undefined || !/^\d+$/.test(text)) return undefined;
-  return Number(text);
+/** `max` and what could not be read are `undefined`. */
+function toNumber(text: string | undefined): number | undefined {
+  const digits = text?.trim();
+  return digits !== undefined && /^\d+$/.test(digits) ? Number(digits) : undefined;
 }
 
-function readStat(file: string, key: string): number | undefined {
-  const match = readText(file)?.match(new RegExp(`^${key} (\\d+)$`, 'm'));
-  return match ? Number(match[1]) : undefined;
+/** The number in a line "name number". */
+function statField(text: string | undefined, name: string): number | undefined {
+  if (text === undefined) return undefined;
+  const start = text.startsWith(`${name} `) ? 0 : text.indexOf(`\n${name} `) + 1;
+  if (start === 0 && !text.startsWith(`${name} `)) return undefined;
+  return toNumber(text.slice(start + name.length + 1, text.indexOf('\n', start)));
 }

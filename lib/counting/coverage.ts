@@ -1,6 +1,6 @@
 /** What is counted and what is not, with the reason. */
 import path from 'node:path';
-import { loadNative, type Mechanism, type NativeImage } from '../native';
+import { loadNative, type Mechanism, type NativeBinding, type NativeImage } from '../native';
 
 /** One allocator and how it is counted. Sizes in bytes. */
 export interface AllocatorCoverage {
@@ -69,15 +69,38 @@ export function readCoverage(): Coverage {
       live,
       note,
     }));
-  const images = native.binding.images().map(describeImage);
-  return { available: true, allocators, images, notCovered: findGaps(allocators, images) };
+  const { images, gaps } = readImages(native.binding);
+  return {
+    available: true,
+    allocators,
+    images,
+    notCovered: [...findAllocatorGaps(allocators), ...gaps],
+  };
+}
+
+interface Images {
+  generation: number;
+  images: ImageCoverage[];
+  gaps: NotCovered[];
+}
+
+let lastImages: Images | undefined;
+
+/** There may be a hundred of them, and they seldom change. */
+function readImages(binding: NativeBinding): Images {
+  const generation = binding.generation();
+  if (lastImages?.generation !== generation) {
+    const images = binding.images().map(describeImage);
+    lastImages = { generation, images, gaps: findImageGaps(images) };
+  }
+  return lastImages;
 }
 
 function describeImage(image: NativeImage): ImageCoverage {
   return { ...image, path: image.path || process.execPath };
 }
 
-function findGaps(allocators: AllocatorCoverage[], images: ImageCoverage[]): NotCovered[] {
+function findAllocatorGaps(allocators: AllocatorCoverage[]): NotCovered[] {
   const gaps: NotCovered[] = [];
   for (const allocator of allocators) {
     if (allocator.mechanism === 'none') {
@@ -89,6 +112,11 @@ function findGaps(allocators: AllocatorCoverage[], images: ImageCoverage[]): Not
       });
     }
   }
+  return gaps;
+}
+
+function findImageGaps(images: ImageCoverage[]): NotCovered[] {
+  const gaps: NotCovered[] = [];
   for (const image of images) {
     const lost = image.skipped.filter((slot) => !HARMLESS.has(slot.reason));
     const what = path.basename(image.path);

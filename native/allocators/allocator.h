@@ -25,6 +25,11 @@ struct Allocator {
 
   bool samples() const { return mechanism == Mechanism::kStats || mechanism == Mechanism::kPages; }
 
+  // Whether what its live bytes are is added up in `shards`.
+  bool books() const {
+    return mechanism == Mechanism::kCallsites || mechanism == Mechanism::kHooks;
+  }
+
   int64_t live() const {
     if (samples()) return sampled.load(std::memory_order_relaxed);
     Totals totals = shards->sum();

@@ -110,9 +110,9 @@ bool Registry::count_by_callsites(unsigned index, ImageRecord* record, const Elf
   return true;
 }
 
-// One mechanism for one jemalloc, never two. At call sites a preloaded one costs a sixth of what its
-// hooks cost; an embedded one is counted exactly by its hooks whatever it does inside, and what it
-// does is rarely allocation-bound.
+// One mechanism for one jemalloc, never two. At call sites a preloaded one costs a sixth of what
+// its hooks cost; an embedded one is counted exactly by its hooks whatever it does inside, and what
+// it does is rarely allocation-bound.
 void Registry::count_jemalloc(unsigned index, ImageRecord* record, const ElfImage& image) {
   Allocator* allocator = &allocators_[index];
   const Jemalloc& jemalloc = jemallocs_[index];
@@ -158,6 +158,51 @@ void Registry::sample() {
       allocators_[i].sampled.store(static_cast<int64_t>(bytes), std::memory_order_relaxed);
     }
   }
+  sample_pages();
+}
+
+void Registry::sample_pages() {
+  pages_.sample();
+  for (unsigned i = 0; i < pages_.owner_count(); ++i) {
+    if (!pages_.owner(i).counts()) continue;
+    Locked locked(&lock_);
+    if (pages_allocator_[i] == 0 && !add_pages_allocator(i)) continue;
+    Allocator& allocator = allocators_[pages_allocator_[i]];
+    uint64_t bytes = pages_.owner(i).resident.load(std::memory_order_relaxed);
+    allocator.sampled.store(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+    if (pages_.lost_bytes(i) != 0) {
+      allocator.note =
+          "resident bytes, sampled; some of its maps found no room in the table of ranges";
+    }
+  }
+}
+
+// Reports an owner of pages as an allocator: when its image is recognised, or from the moment that
+// it holds memory in bulk.
+bool Registry::add_pages_allocator(unsigned owner) {
+  const Pages::Owner& pages = pages_.owner(owner);
+  const char* what = pages.allocator;
+  for (unsigned i = 0; i < images_.size() && what == nullptr; ++i) {
+    ElfImage image;
+    if (strcmp(images_[i].path, pages.path) != 0) continue;
+    ImageHold hold(images_[i]);
+    if (hold.valid() && parse(images_[i], &image)) what = name_hidden_allocator(image, images_[i]);
+  }
+  const char* slash = strrchr(pages.path, '/');
+  char name[Allocator::kMaxName];
+  snprintf(name, sizeof(name), "%s (%s)", what != nullptr ? what : "unknown",
+           slash != nullptr ? slash + 1 : pages.path);
+  Allocator* allocator = add_allocator(name, pages.path);
+  if (allocator == nullptr) return false;
+  allocator->mechanism = Mechanism::kPages;
+  allocator->note =
+      pages.earlier != 0
+          ? "resident bytes, sampled"
+          : "resident bytes, sampled; of what it may have mapped before its slots were "
+            "written nothing was found";
+  pages_allocator_[owner] = allocator_count();
+  publish_allocator();
+  return true;
 }
 
 void Registry::retarget(SlotTarget target) {
@@ -178,6 +223,7 @@ void Registry::rescan() {
 }
 
 void Registry::visit_images() {
+  generation_.fetch_add(1, std::memory_order_release);
   for (unsigned i = 0; i < images_.size(); ++i) {
     ImageRecord& record = images_[i];
     if (record.lazy && !record.rechecked) {
@@ -205,6 +251,8 @@ void Registry::visit_images() {
     if (!is_provider(record) && !record.pinned && parse(record, &image)) {
       adopt_jemalloc(&record, image, &hold);
       record.pinned = hold.pinned();
+      // A jemalloc's maps are what is counted already.
+      if (!record.pinned) adopt_pages(&record, image);
     }
   }
 }
@@ -222,6 +270,21 @@ void Registry::adopt_jemalloc(ImageRecord* record, const ElfImage& image, ImageH
   // We keep pointers into it, and it may keep hooks of ours.
   hold->pin();
   publish_allocator();
+}
+
+// The image is not pinned: nothing of it is called, and a reloaded one finds its owner by its path.
+void Registry::adopt_pages(ImageRecord* record, const ElfImage& image) {
+  if (!options_.patch) return;
+  const char* note = "";
+  if (!pages_.adopt(images_, record, image, &note)) {
+    if (note[0] != '\0') record->note = note;
+    return;
+  }
+  if (record->lazy && !record->rechecked) recheck_.store(true, std::memory_order_relaxed);
+  for (unsigned i = 0; i < pages_.owner_count(); ++i) {
+    const Pages::Owner& owner = pages_.owner(i);
+    if (owner.counts() && pages_allocator_[i] == 0) add_pages_allocator(i);
+  }
 }
 
 Allocator* Registry::add_allocator(const char* name, const char* owner) {

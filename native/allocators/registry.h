@@ -7,6 +7,7 @@
 #include "allocators/allocator.h"
 #include "allocators/glibc.h"
 #include "allocators/jemalloc.h"
+#include "allocators/pages.h"
 #include "callsites/image_table.h"
 #include "callsites/patcher.h"
 #include "callsites/provider.h"
@@ -24,7 +25,7 @@ struct RegistryOptions {
 
 class Registry {
  public:
-  static constexpr unsigned kMaxAllocators = 16;
+  static constexpr unsigned kMaxAllocators = 40;
 
   // Starts counting. Idempotent: the options of the first call stand.
   void start(const RegistryOptions& options);
@@ -44,7 +45,8 @@ class Registry {
   // allocator's locks.
   bool in_use(unsigned i, uint64_t* bytes) const;
 
-  // Reads the statistics of allocators that are counted by sampling. Takes their locks.
+  // Reads the statistics, and the resident pages, of allocators that are counted by sampling. Takes
+  // their locks, and the kernel's on the address space; never on the main thread.
   void sample();
 
   // For benchmarks only: points all patched slots elsewhere. The books are wrong afterwards.
@@ -53,6 +55,8 @@ class Registry {
   // Gives freed memory back to the kernel: trims glibc, purges every jemalloc. Milliseconds.
   void release_free_memory() const;
 
+  // Changes when each_image() may tell something new.
+  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
   // Calls `visit` for each loaded image, under the registry's lock.
   void each_image(void (*visit)(void*, const ImageRecord&), void* context);
 
@@ -62,6 +66,9 @@ class Registry {
   void adopt_jemalloc(ImageRecord* record, const ElfImage& image, ImageHold* hold);
   bool count_by_callsites(unsigned index, ImageRecord* record, const ElfImage& image);
   void count_jemalloc(unsigned index, ImageRecord* record, const ElfImage& image);
+  void adopt_pages(ImageRecord* record, const ElfImage& image);
+  void sample_pages();
+  bool add_pages_allocator(unsigned owner);
   Allocator* add_allocator(const char* name, const char* owner);
   bool is_provider(const ImageRecord& record) const {
     return provider_.dynamic != 0 && record.dynamic == provider_.dynamic;
@@ -70,6 +77,7 @@ class Registry {
 
   pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
   std::atomic<bool> started_{false};
+  std::atomic<uint64_t> generation_{0};
   std::atomic<bool> recheck_{false};
   RegistryOptions options_;
   bool callsites_ = false;  // the process malloc is counted at its call sites
@@ -84,6 +92,8 @@ class Registry {
   Shards hook_shards_[kMaxAllocators];  // by allocator, unless its wrappers bring their own
   Jemalloc jemallocs_[kMaxAllocators];  // by allocator; unused where it is none
   bool is_jemalloc_[kMaxAllocators] = {};
+  Pages pages_;
+  unsigned pages_allocator_[PageRanges::kMaxOwners] = {};  // by owner; 0 while it is none
 };
 
 }  // namespace oom_guard

@@ -82,6 +82,16 @@ bool ElfImage::contains(uintptr_t address, size_t length) const {
   return false;
 }
 
+// Bytes from here to the end of the segment.
+size_t ElfImage::room_at(uintptr_t address) const {
+  for (size_t i = 0; i < phdr_count_; ++i) {
+    if (phdr_[i].p_type != PT_LOAD) continue;
+    uintptr_t offset = address - (base_ + phdr_[i].p_vaddr);
+    if (offset < phdr_[i].p_memsz) return phdr_[i].p_memsz - offset;
+  }
+  return 0;
+}
+
 void ElfImage::relro(size_t page_size, uintptr_t* first, uintptr_t* last) const {
   *first = *last = 0;
   for (size_t i = 0; i < phdr_count_; ++i) {
@@ -165,7 +175,7 @@ bool ElfImage::read_dynamic(const ElfW(Dyn) * dynamic, size_t count) {
          table(strtab, strtab_size_ ? strtab_size_ : 1, 1, &strtab_) &&
          table(rela, rela_count_ * sizeof(ElfW(Rela)), alignof(ElfW(Rela)), &rela_) &&
          table(jmprel, jmprel_count_ * sizeof(ElfW(Rela)), alignof(ElfW(Rela)), &jmprel_) &&
-         table(gnu, 4 * sizeof(uint32_t), 4, &gnu_hash_) &&
+         table(gnu, 4 * sizeof(uint32_t), alignof(ElfW(Addr)), &gnu_hash_) &&
          table(sysv, 2 * sizeof(uint32_t), 4, &sysv_hash_) &&
          table(versions, sizeof(ElfW(Half)), alignof(ElfW(Half)), &versions_);
 }
@@ -179,8 +189,10 @@ void ElfImage::count_symbols() {
     uintptr_t buckets_at = reinterpret_cast<uintptr_t>(gnu_hash_ + 4) +
                            static_cast<uintptr_t>(bloom_words) * sizeof(ElfW(Addr));
     uint32_t highest = 0;
+    // From its head to its last bucket in one segment, the filter in between included.
+    const uintptr_t head = reinterpret_cast<uintptr_t>(gnu_hash_);
     if (bucket_count < kMaxSymbols && bloom_words < kMaxSymbols &&
-        contains(buckets_at, bucket_count * sizeof(uint32_t))) {
+        contains(head, buckets_at - head + bucket_count * sizeof(uint32_t))) {
       const uint32_t* buckets = reinterpret_cast<const uint32_t*>(buckets_at);
       for (uint32_t i = 0; i < bucket_count; ++i) {
         if (buckets[i] > highest) highest = buckets[i];
@@ -212,7 +224,8 @@ void ElfImage::count_symbols() {
     }
     first_hashed_ = symbol_count_;
   }
-  if (symbol_count_ > kMaxSymbols) symbol_count_ = kMaxSymbols;
+  const size_t room = room_at(reinterpret_cast<uintptr_t>(symtab_)) / sizeof(ElfW(Sym));
+  if (symbol_count_ > room) symbol_count_ = static_cast<uint32_t>(room);
   if (gnu_hash_ == nullptr || first_hashed_ > symbol_count_) first_hashed_ = symbol_count_;
 }
 

@@ -67,12 +67,15 @@ class ElfImage {
   const char* needed(size_t n) const;
 
   size_t relocation_count() const { return rela_count_ + jmprel_count_; }
+  // Before this one there are relative relocations only, which are most of a large image.
+  size_t first_import_relocation() const { return rela_relative_; }
   // Fills `slot` from relocation n; false when it is not an import slot of a kind that may be
   // written, or does not lie inside the image.
   bool import_slot(size_t n, ImportSlot* slot) const;
 
  private:
   uintptr_t resolve(uintptr_t value, size_t length) const;
+  size_t room_at(uintptr_t address) const;
   bool read_dynamic(const ElfW(Dyn) * dynamic, size_t count);
   void count_symbols();
   uint32_t gnu_lookup(const char* name) const;

@@ -151,17 +151,30 @@ struct MapPatcher::Symbols {
   Fn fn[kMax];
   unsigned size = 0;
 
+  bool imports_malloc = false;
+
   explicit Symbols(const ElfImage& image) {
-    for (uint32_t i = 1; i < image.first_hashed_symbol() && size < kMax; ++i) {
+    for (uint32_t i = 1; i < image.first_hashed_symbol(); ++i) {
       const ElfW(Sym)* symbol = image.symbol(i);
       if (symbol == nullptr) return;
       const char* name = image.symbol_name(*symbol);
-      if (name[0] != 'm') continue;
-      for (unsigned n = 0; n < kFns && size < kMax; ++n) {
-        if (strcmp(name, kNames[n]) != 0) continue;
-        index[size] = i;
-        fn[size++] = static_cast<Fn>(n);
-      }
+      if (name[0] == 'm') add(i, name);
+    }
+    // An import whose address is taken stands among the definitions.
+    const ElfW(Sym)* first = image.symbol(0);
+    for (const char* name : kNames) {
+      const ElfW(Sym)* symbol = image.find_symbol(name);
+      if (symbol != nullptr) add(static_cast<uint32_t>(symbol - first), name);
+    }
+    const ElfW(Sym)* malloc = image.find_symbol("malloc");
+    if (malloc != nullptr && malloc->st_shndx == SHN_UNDEF) imports_malloc = true;
+  }
+  void add(uint32_t symbol, const char* name) {
+    if (strcmp(name, "malloc") == 0) imports_malloc = true;
+    for (unsigned n = 0; n < kFns && size < kMax; ++n) {
+      if (strcmp(name, kNames[n]) != 0) continue;
+      index[size] = symbol;
+      fn[size++] = static_cast<Fn>(n);
     }
   }
   bool has(Fn wanted) const {
@@ -199,7 +212,7 @@ bool MapPatcher::prepare(const ImageTable& images, PageRanges* ranges) {
       if (symbol->st_shndx != SHN_UNDEF) return false;
       executable_stub_[fn] = image.base() + symbol->st_value;
     }
-    for (size_t n = 0; n < image.relocation_count(); ++n) {
+    for (size_t n = image.first_import_relocation(); n < image.relocation_count(); ++n) {
       ImportSlot slot;
       if (!image.import_slot(n, &slot)) continue;
       const ElfW(Sym)* symbol = image.symbol(slot.symbol);
@@ -229,9 +242,10 @@ bool MapPatcher::prepare(const ImageTable& images, PageRanges* ranges) {
   return true;
 }
 
-bool MapPatcher::imports_maps(const ElfImage& image) {
+bool MapPatcher::may_hide_allocator(const ElfImage& image) {
   Symbols symbols(image);
-  return (symbols.has(kMmap) || symbols.has(kMmap64)) && symbols.has(kMunmap);
+  if (!(symbols.has(kMmap) || symbols.has(kMmap64)) || !symbols.has(kMunmap)) return false;
+  return symbols.has(kMadvise) || !symbols.imports_malloc;
 }
 
 bool MapPatcher::may_write(Fn fn, const ImportSlot& slot, const ImageRecord& record,
@@ -258,7 +272,7 @@ unsigned MapPatcher::patch(ImageRecord* record, const ElfImage& image, unsigned 
   bool lazy = false;
   if (!prepared_ || owner >= PageRanges::kMaxOwners) return 0;
   Symbols symbols(image);
-  for (size_t n = 0; n < image.relocation_count(); ++n) {
+  for (size_t n = image.first_import_relocation(); n < image.relocation_count(); ++n) {
     ImportSlot slot;
     Fn fn;
     if (!image.import_slot(n, &slot) || !symbols.find(slot.symbol, &fn)) continue;

@@ -14,9 +14,10 @@ class MapPatcher {
   // False when something else in the process stands in for them.
   bool prepare(const ImageTable& images, PageRanges* ranges);
 
-  // Whether an image imports what an allocator needs that takes its memory from the kernel: a map
-  // and an unmap. Reads the import names only.
-  static bool imports_maps(const ElfImage& image);
+  // Whether an image imports what an allocator needs that takes its memory from the kernel: a map,
+  // an unmap, and either the means to give pages back or no malloc of others. Who maps files needs
+  // neither. Reads the import names only.
+  static bool may_hide_allocator(const ElfImage& image);
 
   // Writes the slots of an image that the caller holds, for `owner` of the ranges. All or nothing:
   // without its unmap slots nothing is written, for what is noted would go stale. Returns how many

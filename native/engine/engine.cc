@@ -62,6 +62,25 @@ int64_t live() {
   return started() ? g_registry->live() : 0;
 }
 
+int64_t live_lately(EngineLiveCache* cache) {
+  if (!started()) return 0;
+  const unsigned mine = shard_of(thread_number());
+  int64_t own = 0;
+  const uint32_t count = g_registry->allocator_count();
+  for (uint32_t i = 0; i < count; ++i) {
+    const Allocator& allocator = g_registry->allocator(i);
+    if (!allocator.books()) continue;
+    Totals totals = allocator.shards->read(mine);
+    own += static_cast<int64_t>(totals.allocated - totals.freed);
+  }
+  const uint64_t now = os::quick_clock();
+  if (now - cache->read_at > os::kQuickClockMoment) {
+    cache->others = g_registry->live() - own;
+    cache->read_at = now;
+  }
+  return cache->others + own;
+}
+
 uint32_t allocator_count() {
   return started() ? g_registry->allocator_count() : 0;
 }
@@ -112,6 +131,10 @@ void each_image(void (*visit)(void*, const EngineImage&), void* context) {
         to->visit(to->context, image);
       },
       &wanted);
+}
+
+uint64_t generation() {
+  return started() ? g_registry->generation() : 0;
 }
 
 void release_free_memory() {
@@ -186,11 +209,13 @@ const oom_guard::EngineApi oom_guard_engine_api = {
     oom_guard::start,
     oom_guard::rescan,
     oom_guard::live,
+    oom_guard::live_lately,
     oom_guard::allocator_count,
     oom_guard::allocator,
     oom_guard::shard,
     oom_guard::in_use,
     oom_guard::each_image,
+    oom_guard::generation,
     oom_guard::release_free_memory,
     oom_guard::retarget,
     oom_guard::rescanner_running,

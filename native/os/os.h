@@ -29,6 +29,11 @@ void raise_thread_priority();
 
 uint64_t monotonic_ns();
 
+// A clock that costs a few nanoseconds, for "was that just now": whether 20 to 50 microseconds have
+// passed between two of its readings.
+uint64_t quick_clock();
+constexpr uint64_t kQuickClockMoment = 100000;
+
 // Sleeps until wake() is called on `word`, for as long as it holds `expected`, at most so long.
 void wait(std::atomic<uint32_t>* word, uint32_t expected, unsigned milliseconds);
 // Wakes the thread that waits. May be called from anywhere: allocates nothing, keeps errno.

@@ -108,9 +108,6 @@ struct Plain {
   decltype(&::free) free = ::free;
 };
 
-// Not inlined: the compiler would call through the pointers that it has loaded already.
-__attribute__((noinline, noclone)) Plain plain_functions() { return {}; }
-
 // A function reached as it was, and through this program's slot, which counts by now: both must
 // leave the same errno.
 template <class Function, class Call>
@@ -175,7 +172,7 @@ void check_errnos(const Plain& plain) {
 }  // namespace
 
 int main() {
-  const Plain plain = plain_functions();
+  const Plain plain = {};
   start_counting();
   free(malloc(kHuge));  // has glibc make a second arena, which counts as in use, to try that
   for (int round = 0; round < 2; ++round) {

@@ -34,7 +34,8 @@ class PageRanges {
     static constexpr unsigned kRoom = 8;
     Range ranges_[kRoom];
     unsigned count_ = 0;
-    uint64_t unkept_bytes_ = 0;  // of more ranges than there is room for; all the last one's owner's
+    uint64_t unkept_bytes_ =
+        0;  // of more ranges than there is room for; all the last one's owner's
   };
 
   // Before the first use. A length is rounded up to whole pages, as the kernel does.
@@ -80,14 +81,5 @@ class PageRanges {
   std::atomic<uint64_t> lost_[kMaxOwners] = {};
   std::atomic<Word> slots_[kCapacity] = {};
 };
-
-// Resident bytes of each owner's ranges, by mincore: which pages of anonymous private memory are
-// there. `scratch` has room for kCapacity. About 100 microseconds for a gigabyte.
-void read_resident_bytes(const PageRanges& ranges, PageRanges::Range* scratch,
-                         uint64_t (&bytes)[PageRanges::kMaxOwners]);
-
-// Whether mincore tells the truth here: some sandboxes answer that everything is resident, others
-// refuse.
-bool residency_is_readable();
 
 }  // namespace oom_guard

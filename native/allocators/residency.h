@@ -1,0 +1,17 @@
+// How much of the recorded ranges is there: what of an allocator's memory the kernel charges for.
+#pragma once
+
+#include "counter/page_ranges.h"
+
+namespace oom_guard {
+
+// Resident bytes of each owner's ranges, by mincore: which pages of anonymous private memory are
+// there. `scratch` has room for kCapacity. About 100 microseconds for a gigabyte.
+void read_resident_bytes(const PageRanges& ranges, PageRanges::Range* scratch,
+                         uint64_t (&bytes)[PageRanges::kMaxOwners]);
+
+// Whether mincore tells the truth here: some sandboxes answer that everything is resident, others
+// refuse.
+bool residency_is_readable();
+
+}  // namespace oom_guard
