@@ -30,6 +30,7 @@ export function renderMemory(data: MemoryData): string {
     size(data.usage),
     `${data.isolates} isolate${data.isolates === 1 ? '' : 's'}`,
   ]);
+  if (data.peak !== undefined) table.push(['usage, highest', '', size(data.peak.usage), '']);
   table.push(['V8 heap used', '', size(data.heap.used), `limit ${size(data.heap.limit)}`]);
   table.push(['RSS, all', '', size(data.rss.total), '']);
   table.push(['RSS, anonymous', '', size(data.rss.anon), '']);

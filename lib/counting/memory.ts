@@ -6,6 +6,7 @@ import { countedIsolates, pageSize, processReadings } from './live';
 import { renderMemory } from './memory-table';
 import type { ContainerReading, RssReading } from './readings';
 import { isCounting } from './start';
+import { readPeak } from './watchdog';
 
 /** The calling isolate's V8 heap, bytes. */
 export interface HeapSnapshot {
@@ -24,6 +25,8 @@ export interface MemoryData {
   live: number;
   /** Live plus the used heap of the isolates that have started counting. */
   usage: number;
+  /** The highest seen at a tick of the watchdog; `undefined` while no {@link Watchdog} runs. */
+  peak: { live: number; usage: number } | undefined;
   isolates: number;
   allocators: AllocatorCoverage[];
   heap: HeapSnapshot;
@@ -38,6 +41,7 @@ export class MemorySnapshot implements MemoryData {
   readonly counting: boolean;
   readonly live: number;
   readonly usage: number;
+  readonly peak: { live: number; usage: number } | undefined;
   readonly isolates: number;
   readonly allocators: AllocatorCoverage[];
   readonly heap: HeapSnapshot;
@@ -50,6 +54,7 @@ export class MemorySnapshot implements MemoryData {
     this.counting = data.counting;
     this.live = data.live;
     this.usage = data.usage;
+    this.peak = data.peak;
     this.isolates = data.isolates;
     this.allocators = data.allocators;
     this.heap = data.heap;
@@ -85,6 +90,7 @@ export function memory(): MemorySnapshot {
     counting: isCounting() && coverage.available,
     live: processReadings.live(),
     usage: processReadings.usage(),
+    peak: readPeak(),
     isolates: countedIsolates(),
     allocators: coverage.allocators,
     heap: {

@@ -117,3 +117,11 @@ export class Watchdog {
     this.close();
   }
 }
+
+/** The peaks that a running watchdog keeps, whoever holds it. */
+export function readPeak(): { live: number; usage: number } | undefined {
+  fields.fill(0);
+  countingBinding()?.readWatchdog(fields);
+  const [ticks = 0, , live = 0, , usage = 0] = fields;
+  return ticks > 0 ? { live, usage } : undefined;
+}

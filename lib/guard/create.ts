@@ -22,6 +22,8 @@ export function createGuard(
     ...processDependencies,
     readings: options.readings ?? processDependencies.readings,
     clock: options.clock ?? processDependencies.clock,
+    // It would watch this process, not the numbers that were brought along.
+    watch: options.readings === undefined ? processDependencies.watch : undefined,
   };
   const limit = resolveLimit(wanted, dependencies.readings.container(), dependencies.totalMemory());
   const warnings: GuardWarning[] = limit.warning === undefined ? [] : [limit.warning];

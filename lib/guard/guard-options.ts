@@ -50,6 +50,8 @@ export interface GuardDependencies {
   clock: () => number;
   /** What the machine has, bytes. */
   totalMemory: () => number;
+  /** Starts what keeps the peak of usage, bytes, while no JavaScript runs. Without it, samples do. */
+  watch?: (() => { peakUsage(): number; close(): void }) | undefined;
   /** Calls `fn` every `ms` without keeping the process alive; returns what stops it. */
   every: (ms: number, fn: () => void) => () => void;
   /** Calls `fn` in the next turn without keeping the process alive; returns what stops it. */

@@ -1,5 +1,5 @@
 import os from 'node:os';
-import { processReadings, releaseFreeMemory, startCounting } from '../counting';
+import { processReadings, releaseFreeMemory, startCounting, Watchdog } from '../counting';
 import { createGuard } from './create';
 import type { GuardDependencies, MemoryGuardOptions } from './guard-options';
 import type { MemoryGuard } from './memory-guard';
@@ -22,6 +22,10 @@ const PROCESS: GuardDependencies = {
   releaseFreeMemory,
   clock: () => performance.now(),
   totalMemory: () => os.totalmem(),
+  watch: () => {
+    const watchdog = new Watchdog();
+    return { peakUsage: () => watchdog.read().peakUsage, close: () => watchdog.close() };
+  },
   every: (ms, fn) => {
     const timer = setInterval(fn, ms).unref();
     return () => clearInterval(timer);

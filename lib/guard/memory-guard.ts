@@ -46,6 +46,7 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
   readonly #counters = new GuardCounters();
   readonly #tasks = new Map<number, GuardTask>();
   readonly #context: TaskContext;
+  #watchedPeak: () => number = () => 0;
   readonly #stops: (() => void)[] = [];
   #wasTripped = false;
   #closed = false;
@@ -86,6 +87,14 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
         consumers: this.pool.consumers.largest(),
       }),
     };
+    const watch = dependencies.watch?.();
+    if (watch !== undefined) {
+      this.#watchedPeak = () => watch.peakUsage();
+      this.#stops.push(() => {
+        this.#notePeak();
+        watch.close();
+      });
+    }
     const advisory = limit === undefined ? undefined : new RssAdvisory(limit);
     this.#stops.push(dependencies.every(SAMPLE_MS, () => this.#sample(advisory)));
     if (setup.warnings.length > 0) {
@@ -146,6 +155,7 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
 
   /** Counters since it was made. */
   stats(): GuardStats {
+    this.#notePeak();
     return this.#counters.snapshot({ reserved: this.pool.reserved, tasks: this.#tasks.size });
   }
 
@@ -172,6 +182,7 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
     for (const stop of this.#stops) {
       stop();
     }
+    this.#watchedPeak = () => 0;
   }
 
   /** The same as {@link close}. */
@@ -182,6 +193,10 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
   /** The same as {@link close}. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.close();
+  }
+
+  #notePeak(): void {
+    this.#counters.peakUsage = Math.max(this.#counters.peakUsage, this.#watchedPeak());
   }
 
   #breakerFor(task: GuardTask): BatchBreaker | undefined {

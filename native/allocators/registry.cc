@@ -164,7 +164,7 @@ void Registry::sample() {
 void Registry::sample_pages() {
   pages_.sample();
   for (unsigned i = 0; i < pages_.owner_count(); ++i) {
-    if (!pages_.owner(i).counts()) continue;
+    if (pages_allocator_[i] == 0 && !pages_.owner(i).counts()) continue;
     Locked locked(&lock_);
     if (pages_allocator_[i] == 0 && !add_pages_allocator(i)) continue;
     Allocator& allocator = allocators_[pages_allocator_[i]];

@@ -208,3 +208,20 @@ if(NOT OOM_GUARD_SANITIZE)
   # Brings its own sanitizers.
   add_subdirectory(fuzz)
 endif()
+
+# Allocators that images keep to themselves.
+add_executable(page_ranges_against_model page_ranges_against_model.cc ../counter/page_ranges.cc)
+target_include_directories(page_ranges_against_model PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)
+target_link_libraries(page_ranges_against_model PRIVATE oom_guard_engine pthread)
+target_compile_options(page_ranges_against_model PRIVATE -Wall -Wextra ${SANITIZE_FLAGS})
+target_link_options(page_ranges_against_model PRIVATE ${SANITIZE_FLAGS})
+failure_test(page_ranges_against_model page_ranges_against_model fast)
+if(NOT OOM_GUARD_SANITIZE)
+  # A sanitizer stands in for libc's mmap.
+  failure_library(hidden_bump hidden_bump.c LINK -Wl,-z,now -Wl,-z,relro)
+  failure_library(hidden_bump_lazy hidden_bump.c LINK -Wl,-z,lazy)
+  failure_program(hidden_allocator_by_pages hidden_bump hidden_bump_lazy)
+  failure_test(hidden_allocator_by_pages hidden_allocator_by_pages fast ARGS libhidden_bump.so)
+  failure_test(hidden_allocator_by_pages_lazily_bound hidden_allocator_by_pages fast
+    ARGS libhidden_bump_lazy.so)
+endif()

@@ -49,7 +49,8 @@ bool Watchdog::acquire(unsigned tick_ms) {
 
 void Watchdog::release() {
   Locked locked(&lock_);
-  if (users_.load(std::memory_order_relaxed) != 0) users_.fetch_sub(1, std::memory_order_release);
+  if (users_.load(std::memory_order_relaxed) == 0) return;
+  if (users_.fetch_sub(1, std::memory_order_release) == 1) readings_ = {};
 }
 
 int32_t Watchdog::watch(uint64_t bytes, CrossingCallback callback, void* context) {
