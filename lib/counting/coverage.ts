@@ -1,6 +1,8 @@
 /** What is counted and what is not, with the reason. */
 import path from 'node:path';
+import { formatSize } from '../format';
 import { loadNative, type Mechanism, type NativeBinding, type NativeImage } from '../native';
+import { type UncountedLoad, uncountedLoads } from './modules';
 
 /** One allocator and how it is counted. Sizes in bytes. */
 export interface AllocatorCoverage {
@@ -39,6 +41,8 @@ export interface Coverage {
   reason?: string;
   allocators: AllocatorCoverage[];
   images: ImageCoverage[];
+  /** What modules allocated while they were loaded, before their slots could be written. */
+  uncountedLoads: readonly UncountedLoad[];
   notCovered: NotCovered[];
 }
 
@@ -54,6 +58,7 @@ export function readCoverage(): Coverage {
       reason: native.reason,
       allocators: [],
       images: [],
+      uncountedLoads: [],
       notCovered: [{ what: 'native memory', reason: native.reason }],
     };
   }
@@ -74,7 +79,8 @@ export function readCoverage(): Coverage {
     available: true,
     allocators,
     images,
-    notCovered: [...findAllocatorGaps(allocators), ...gaps],
+    uncountedLoads: uncountedLoads(),
+    notCovered: [...findAllocatorGaps(allocators), ...gaps, ...findLoadGaps()],
   };
 }
 
@@ -115,11 +121,22 @@ function findAllocatorGaps(allocators: AllocatorCoverage[]): NotCovered[] {
   return gaps;
 }
 
+function findLoadGaps(): NotCovered[] {
+  return uncountedLoads().map(({ path: file, bytes }) => ({
+    what: `${path.basename(file)}, ${formatSize(bytes)}`,
+    reason: 'allocated while it was loaded',
+  }));
+}
+
 function findImageGaps(images: ImageCoverage[]): NotCovered[] {
   const gaps: NotCovered[] = [];
+  const callsites = images.some((image) => image.patched > 0);
   for (const image of images) {
     const lost = image.skipped.filter((slot) => !HARMLESS.has(slot.reason));
     const what = path.basename(image.path);
+    if (callsites && image.path === process.execPath && image.patched === 0) {
+      gaps.push({ what, reason: 'it imports no malloc: its own allocator is inside' });
+    }
     if (image.note !== '') gaps.push({ what, reason: image.note });
     for (const reason of new Set(lost.map((slot) => slot.reason))) {
       const names = lost.filter((slot) => slot.reason === reason).map((slot) => slot.name);

@@ -10,6 +10,7 @@ export {
 export { Ledger, type LedgerCategory, type LedgerData, type LedgerLine, ledger } from './ledger';
 export { liveBytes, pageSize, processReadings, rawLiveBytes, type Shard, shards } from './live';
 export { type HeapSnapshot, type MemoryData, MemorySnapshot, memory } from './memory';
+export type { UncountedLoad } from './modules';
 export type { ContainerReading, HeapReading, Readings, RssReading } from './readings';
 export { releaseFreeMemory } from './release';
 export { isCounting, type StartOptions, startCounting } from './start';

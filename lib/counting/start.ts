@@ -3,6 +3,7 @@ import { ArgumentRangeError } from '../errors';
 import { loadNative, type NativeBinding } from '../native';
 import { type Coverage, readCoverage } from './coverage';
 import { usedHeap } from './heap';
+import { watchModules } from './modules';
 
 /** How often an isolate publishes its used heap for the others to see, ms. */
 const PUBLISH_INTERVAL_MS = 50;
@@ -63,19 +64,6 @@ export function isCounting(): boolean {
 export function countingBinding(): NativeBinding | undefined {
   const native = loadNative();
   return startedHere && native.available ? native.binding : undefined;
-}
-
-/** A module's allocations are counted from the moment that its loading returns. */
-function watchModules(binding: NativeBinding): void {
-  const load = process.dlopen;
-  process.dlopen = function dlopen(this: unknown, ...args: unknown[]) {
-    try {
-      return Reflect.apply(load, process, args);
-    } finally {
-      // Also after an error: the library may have been mapped before its module failed.
-      binding.rescan();
-    }
-  } as typeof process.dlopen;
 }
 
 /** Other isolates cannot read this heap; a timer that does not keep the loop alive tells them. */

@@ -44,8 +44,8 @@ class ElfImage {
   void relro(size_t page_size, uintptr_t* first, uintptr_t* last) const;
 
   uint32_t symbol_count() const { return symbol_count_; }
-  // Symbols below this index are not in the hash table: imports. Others may be imports all the same:
-  // an executable's canonical stubs, and what ld leaves there because its address is taken.
+  // Symbols below this index are not in the hash table: imports. Others may be imports all the
+  // same: an executable's canonical stubs, and what ld leaves there because its address is taken.
   uint32_t first_hashed_symbol() const { return first_hashed_; }
   const ElfW(Sym) * symbol(uint32_t index) const;
   // "" where the name is out of bounds.

@@ -1,6 +1,6 @@
-// ld puts an import whose address is taken into the hash table, where otherwise definitions are, and
-// gives it no value (most PIE programs of Debian and coreutils' libstdbuf are like that). A walk over
-// "the imports before the hashed symbols" misses it, and none of its calls is counted.
+// ld puts an import whose address is taken into the hash table, where otherwise definitions are,
+// and gives it no value (most PIE programs of Debian and coreutils' libstdbuf are like that). A
+// walk over "the imports before the hashed symbols" misses it, and none of its calls is counted.
 #include "books.h"
 
 int main() {

@@ -85,8 +85,8 @@ void check_case(const Case& one) {
   CHECK(getting.allocator_agrees(), "%s: glibc's own statistics moved otherwise", one.name);
 }
 
-// std::string's code lies inside libstdc++, which defines operator new and calls it through a slot of
-// its own that is bound late.
+// std::string's code lies inside libstdc++, which defines operator new and calls it through a slot
+// of its own that is bound late.
 void check_inside_libstdcxx() {
   for (int round = 0; round < 2; ++round) {
     Since start;

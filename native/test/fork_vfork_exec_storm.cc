@@ -1,5 +1,6 @@
 // Children by fork, vfork and posix_spawn while threads allocate and libraries come and go: a child
-// of fork has one thread and whatever locks the others held. It allocates, and reads what takes none. (DataDog/ddprof pull request 490, perfetto's atfork handler.)
+// of fork has one thread and whatever locks the others held. It allocates, and reads what takes
+// none. (DataDog/ddprof pull request 490, perfetto's atfork handler.)
 #include <spawn.h>
 #include <sys/wait.h>
 

@@ -1,6 +1,6 @@
-// A child of fork asks for a snapshot and looks for new images, though some thread of its parent was
-// in the middle of that, or of loading a library: it must not wait for a lock that nobody holds any
-// more, nor use a loader that is in a state of its own.
+// A child of fork asks for a snapshot and looks for new images, though some thread of its parent
+// was in the middle of that, or of loading a library: it must not wait for a lock that nobody holds
+// any more, nor use a loader that is in a state of its own.
 #include <sys/wait.h>
 
 #include "books.h"

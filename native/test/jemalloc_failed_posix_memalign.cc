@@ -1,5 +1,5 @@
-// jemalloc tells its hooks of a posix_memalign that failed too, with whatever stood in *memptr: here
-// a block that is in use, and then nonsense.
+// jemalloc tells its hooks of a posix_memalign that failed too, with whatever stood in *memptr:
+// here a block that is in use, and then nonsense.
 #include <initializer_list>
 
 #include "jemalloc_events.h"

@@ -1,5 +1,5 @@
-// What a jemalloc under a prefix exports when it has no hooks (its development branch since 2026), or
-// none left. Built twice.
+// What a jemalloc under a prefix exports when it has no hooks (its development branch since 2026),
+// or none left. Built twice.
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
@@ -18,4 +18,6 @@ int NAME(mallctl)(const char* name, void* out, size_t* out_size, void* in, size_
 }
 
 size_t NAME(malloc_usable_size)(const void* block);
-size_t NAME(malloc_usable_size)(const void* block) { return block != NULL ? 16 : 0; }
+size_t NAME(malloc_usable_size)(const void* block) {
+  return block != NULL ? 16 : 0;
+}

@@ -1,6 +1,6 @@
 // Two copies of the engine in one process (two versions of a package, a copy for a Worker), each
-// hidden from the other by RTLD_LOCAL: one of them counts, and both know which. Two that count write
-// the same slots, and everything is booked twice or not at all.
+// hidden from the other by RTLD_LOCAL: one of them counts, and both know which. Two that count
+// write the same slots, and everything is booked twice or not at all.
 //   two_copies <library> [<library>...] [foreign | foreign-started]
 #include <malloc.h>
 #include <pthread.h>
@@ -9,8 +9,8 @@
 #include <climits>
 #include <cstring>
 
-#include "engine/engine.h"
 #include "books.h"
+#include "engine/engine.h"
 
 namespace {
 
@@ -19,7 +19,9 @@ using oom_guard::EngineApi;
 struct Copy {
   void* handle;
   const EngineApi* own;
-  const EngineApi* found() const { return symbol<const EngineApi*()>(handle, "probe_find_engine")(); }
+  const EngineApi* found() const {
+    return symbol<const EngineApi*()>(handle, "probe_find_engine")();
+  }
 };
 
 Copy open_copy(const char* name) {
@@ -27,7 +29,9 @@ Copy open_copy(const char* name) {
   return {handle, static_cast<const EngineApi*>(dlsym(handle, "oom_guard_engine_api"))};
 }
 
-int64_t counted(const EngineApi* api) { return api->started() ? api->live() : 0; }
+int64_t counted(const EngineApi* api) {
+  return api->started() ? api->live() : 0;
+}
 
 void check_counted_once(const EngineApi* engine, const Copy* copies, int count) {
   int64_t before = 0, after = 0;

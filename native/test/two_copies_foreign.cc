@@ -9,8 +9,7 @@ extern "C" {
 __attribute__((visibility("default"))) void foreign_set_started(bool started) {
   g_started = started;
 }
-extern __attribute__((visibility("default"))) const oom_guard::EngineApi
-    oom_guard_engine_api;
+extern __attribute__((visibility("default"))) const oom_guard::EngineApi oom_guard_engine_api;
 const oom_guard::EngineApi oom_guard_engine_api = {
     oom_guard::kEngineMagic, oom_guard::kEngineAbi + 1000, sizeof(oom_guard::EngineApi),
     [] { return g_started; }};

@@ -13,7 +13,8 @@ void check_zero() {
   Since start;
   void* block = malloc(0);
   if (block != nullptr) {
-    CHECK(start.allocated() == block_size(block), "malloc(0) owns %zu bytes, +%llu", block_size(block), (unsigned long long)start.allocated());
+    CHECK(start.allocated() == block_size(block), "malloc(0) owns %zu bytes, +%llu",
+          block_size(block), (unsigned long long)start.allocated());
   }
   free(block);
   CHECK(start.live() == 0, "malloc(0), free");

@@ -1,5 +1,13 @@
 /** The package as users have it: in the `node_modules` of a directory elsewhere. */
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll } from 'vitest';
@@ -30,4 +38,17 @@ export function projectWithoutAddon(): string {
   }
   symlinkSync(path.join(root, 'node_modules'), path.join(copy, 'node_modules'));
   return directory;
+}
+
+/** A copy of the package, its addon included, that calls itself another version; where it lies. */
+export function packageCopy(version: string): string {
+  const copy = path.join(temporaryDirectory(), 'node_modules', 'oom-guard');
+  mkdirSync(copy, { recursive: true });
+  for (const part of ['dist', path.join('build', 'Release', 'oom_guard.node')]) {
+    cpSync(path.join(root, part), path.join(copy, part), { recursive: true });
+  }
+  const manifest = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
+  writeFileSync(path.join(copy, 'package.json'), JSON.stringify({ ...manifest, version }));
+  symlinkSync(path.join(root, 'node_modules'), path.join(copy, 'node_modules'));
+  return copy;
 }

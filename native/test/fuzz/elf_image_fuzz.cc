@@ -1,7 +1,7 @@
 // Lays the fuzzer's bytes out as the loader would lay out an ELF file, with everything in them but
 // the segments' places untrusted, and walks all that ElfImage offers. AddressSanitizer watches the
-// gaps between the segments and what lies around them. (heaptrack commits 6e31841, ab2a822, 225639c:
-// images without a symbol table, indices that lead astray.)
+// gaps between the segments and what lies around them. (heaptrack commits 6e31841, ab2a822,
+// 225639c: images without a symbol table, indices that lead astray.)
 #include <elf.h>
 #include <sanitizer/asan_interface.h>
 #include <stdlib.h>
@@ -23,8 +23,12 @@ constexpr size_t kMaxImage = 1 << 20;
 constexpr size_t kMaxHeaders = 16;
 
 volatile uintptr_t g_sink;
-void use(uintptr_t value) { g_sink = value; }
-void read(const char* text) { use(strlen(text)); }
+void use(uintptr_t value) {
+  g_sink = value;
+}
+void read(const char* text) {
+  use(strlen(text));
+}
 
 void walk(const ElfImage& image) {
   use(image.contains(image.start()) + image.end());
@@ -104,7 +108,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     ElfW(Phdr)& load = headers[i];
     if (load.p_type != PT_LOAD) continue;
     if (load.p_vaddr > kMaxImage || load.p_memsz > kMaxImage - load.p_vaddr) load.p_type = PT_NULL;
-    if (load.p_type == PT_LOAD && load.p_vaddr + load.p_memsz > end) end = load.p_vaddr + load.p_memsz;
+    if (load.p_type == PT_LOAD && load.p_vaddr + load.p_memsz > end)
+      end = load.p_vaddr + load.p_memsz;
   }
   void* block = nullptr;
   if (end == 0 || posix_memalign(&block, 4096, end) != 0) {
