@@ -23,6 +23,7 @@
       "native/watch/heaps.cc",
       "native/os/linux.cc",
       "native/watch/rescanner.cc",
+      "native/watch/reservations.cc",
       "native/watch/watchdog.cc"
     ]
   },

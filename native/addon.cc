@@ -23,6 +23,14 @@ struct Environment {
   oom_guard::EngineLiveCache live_cache = {0, 0};
   std::set<ThresholdWatch*> watches;
 
+  // The numbers that the calls about reservations take and give lie in memory of a JavaScript
+  // array, which is kept for as long as the environment lives: a call converts and allocates
+  // nothing.
+  double* mailbox = nullptr;
+  uint64_t heap_published_at = 0;  // os::quick_clock
+  uint64_t reservations_seen = 0;  // generation of the last reading of usage
+  std::set<int32_t> reservations;
+
   explicit Environment(const EngineApi* found) : engine(found), heap_slot(-1) {}
   ~Environment();
 };
@@ -44,6 +52,7 @@ struct ThresholdWatch {
 
 Environment::~Environment() {
   while (!watches.empty()) (*watches.begin())->close();
+  for (int32_t slot : reservations) engine->reservations_release(slot);
   engine->heap_release(heap_slot);
 }
 
@@ -104,6 +113,7 @@ Napi::Value Usage(const Napi::CallbackInfo& info) {
   double heaps = used;
   if (environment->heap_slot >= 0) {
     engine.heap_publish(environment->heap_slot, static_cast<uint64_t>(used));
+    environment->heap_published_at = oom_guard::os::quick_clock();
     heaps = static_cast<double>(engine.heap_sum());
   }
   const int64_t live = engine.live_lately(&environment->live_cache);
@@ -312,6 +322,159 @@ Napi::Value OwnMemory(const Napi::CallbackInfo& info) {
   return list;
 }
 
+// Where each number of the mailbox lies; the same as in lib/pool/process-ledger.ts.
+enum Field {
+  kSlot,
+  kBytes,
+  kNeeded,
+  kFlags,
+  kUsageLimit,
+  kReservedLimit,
+  kUnspillableReserve,
+  kRoom,
+  kRoomExisting,
+  kRoomUntilMs,
+  kAnswer,
+  kStep,
+  kUsage,
+  kPending,
+  kReserved,
+  kExisting,
+  kNowMs,
+  kFields
+};
+enum Flag { kCanSpill = 1, kUnchecked = 2, kExists = 4 };
+// Beside the verdicts: this isolate's heap was last published too long ago.
+constexpr double kHeapTooOld = -1;
+// 0.4 to 1 millisecond.
+constexpr uint64_t kHeapMaxAge = 20 * oom_guard::os::kQuickClockMoment;
+
+// Not through node-addon-api, whose conversions would cost as much as the booking itself.
+Environment* environment_of(napi_env env, napi_callback_info info) {
+  void* environment = nullptr;
+  napi_get_cb_info(env, info, nullptr, nullptr, nullptr, &environment);
+  auto* found = static_cast<Environment*>(environment);
+  return found->mailbox == nullptr ? nullptr : found;
+}
+
+uint64_t whole(double value) {
+  constexpr double kLargest = 4611686018427387904.0;  // two of them can be added
+  return value > 0 ? static_cast<uint64_t>(value < kLargest ? value : kLargest) : 0;
+}
+
+int32_t slot_in(const Environment& environment) {
+  return static_cast<int32_t>(environment.mailbox[kSlot]);
+}
+
+void answer(Environment* environment, const oom_guard::ReservationTotals& totals) {
+  double* box = environment->mailbox;
+  box[kStep] = static_cast<double>(totals.step);
+  box[kUsage] = static_cast<double>(totals.usage);
+  box[kPending] = static_cast<double>(totals.pending);
+  box[kReserved] = static_cast<double>(totals.reserved);
+  box[kExisting] = static_cast<double>(totals.existing);
+  box[kNowMs] = static_cast<double>(totals.now_ns) / 1e6;
+}
+
+// reservationsAcquire(mailbox, key, ageMs): a slot, or -1 when all are taken.
+Napi::Value ReservationsAcquire(const Napi::CallbackInfo& info) {
+  Napi::Env env = info.Env();
+  auto* environment = env.GetInstanceData<Environment>();
+  if (!info[0].IsTypedArray() ||
+      info[0].As<Napi::TypedArray>().TypedArrayType() != napi_float64_array ||
+      info[0].As<Napi::TypedArray>().ElementLength() < kFields) {
+    Napi::TypeError::New(env, "reservationsAcquire needs a Float64Array of 17")
+        .ThrowAsJavaScriptException();
+    return env.Undefined();
+  }
+  if (environment->mailbox == nullptr) {
+    Napi::Float64Array box = info[0].As<Napi::Float64Array>();
+    // Node drops the reference with the environment.
+    Napi::Reference<Napi::Float64Array>::New(box, 1).SuppressDestruct();
+    environment->mailbox = box.Data();
+  }
+  // FNV-1a
+  uint64_t key = 14695981039346656037u;
+  for (char c : info[1].ToString().Utf8Value()) {
+    key = (key ^ static_cast<uint8_t>(c)) * 1099511628211u;
+  }
+  int32_t slot = environment->engine->reservations_acquire(
+      key, static_cast<uint64_t>(number_at(info, 2) * 1e6));
+  if (slot >= 0) environment->reservations.insert(slot);
+  return Napi::Number::New(env, slot);
+}
+
+napi_value ReservationsBook(napi_env env, napi_callback_info info) {
+  Environment* environment = environment_of(env, info);
+  if (environment == nullptr) return nullptr;
+  double* box = environment->mailbox;
+  const auto flags = static_cast<int>(box[kFlags]);
+  if ((flags & kUnchecked) == 0 &&
+      oom_guard::os::quick_clock() - environment->heap_published_at > kHeapMaxAge) {
+    box[kAnswer] = kHeapTooOld;
+    return nullptr;
+  }
+  oom_guard::Booking booking = {slot_in(*environment),
+                                (flags & kCanSpill) != 0,
+                                (flags & kUnchecked) != 0,
+                                whole(box[kBytes]),
+                                whole(box[kNeeded]),
+                                whole(box[kUsageLimit]),
+                                whole(box[kReservedLimit]),
+                                whole(box[kUnspillableReserve]),
+                                whole(box[kRoom]),
+                                whole(box[kRoomExisting]),
+                                whole(box[kRoomUntilMs] * 1e6),
+                                oom_guard::BookingVerdict::kGranted};
+  oom_guard::ReservationTotals totals;
+  environment->engine->reservations_book(&booking, &environment->live_cache,
+                                         &environment->reservations_seen, &totals);
+  answer(environment, totals);
+  box[kAnswer] = static_cast<double>(booking.verdict);
+  return nullptr;
+}
+
+// Bytes are no longer reserved.
+napi_value ReservationsGiveBack(napi_env env, napi_callback_info info) {
+  Environment* environment = environment_of(env, info);
+  if (environment == nullptr) return nullptr;
+  const double* box = environment->mailbox;
+  environment->engine->reservations_give_back(slot_in(*environment), whole(box[kBytes]),
+                                              (static_cast<int>(box[kFlags]) & kCanSpill) != 0);
+  return nullptr;
+}
+
+// Bytes granted in a step are no longer pending.
+napi_value ReservationsRetire(napi_env env, napi_callback_info info) {
+  Environment* environment = environment_of(env, info);
+  if (environment == nullptr) return nullptr;
+  const double* box = environment->mailbox;
+  if ((static_cast<int>(box[kFlags]) & kExists) != 0) {
+    environment->engine->reservations_now_existing(whole(box[kBytes]));
+  }
+  environment->engine->reservations_retire(slot_in(*environment), whole(box[kStep]),
+                                           whole(box[kBytes]));
+  return nullptr;
+}
+
+napi_value ReservationsRead(napi_env env, napi_callback_info info) {
+  Environment* environment = environment_of(env, info);
+  if (environment == nullptr) return nullptr;
+  oom_guard::ReservationTotals totals;
+  environment->engine->reservations_read(slot_in(*environment), &totals);
+  answer(environment, totals);
+  environment->mailbox[kAnswer] =
+      oom_guard::os::quick_clock() - environment->heap_published_at > kHeapMaxAge ? kHeapTooOld : 0;
+  return nullptr;
+}
+
+Napi::Value function_on(Napi::Env env, const char* name, napi_callback callback) {
+  napi_value function = nullptr;
+  napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, env.GetInstanceData<Environment>(),
+                       &function);
+  return Napi::Value(env, function);
+}
+
 // For benchmarks: 0 counting, 1 the original functions, 2 counting by usable size.
 void Retarget(const Napi::CallbackInfo& info) {
   engine_of(info).retarget(static_cast<uint8_t>(bytes_at(info, 0)));
@@ -345,6 +508,12 @@ Napi::Object Init(Napi::Env env, Napi::Object exports) {
   exports["watchContainer"] = Napi::Function::New<WatchContainer>(env, "watchContainer");
   exports["readWatchdog"] = Napi::Function::New<ReadWatchdog>(env, "readWatchdog");
   exports["ownMemory"] = Napi::Function::New<OwnMemory>(env, "ownMemory");
+  exports["reservationsAcquire"] =
+      Napi::Function::New<ReservationsAcquire>(env, "reservationsAcquire");
+  exports["reservationsBook"] = function_on(env, "reservationsBook", ReservationsBook);
+  exports["reservationsGiveBack"] = function_on(env, "reservationsGiveBack", ReservationsGiveBack);
+  exports["reservationsRetire"] = function_on(env, "reservationsRetire", ReservationsRetire);
+  exports["reservationsRead"] = function_on(env, "reservationsRead", ReservationsRead);
   exports["retarget"] = Napi::Function::New<Retarget>(env, "retarget");
   exports["pageSize"] = Napi::Number::New(env, static_cast<double>(oom_guard::os::page_size()));
   exports["shardCount"] = Napi::Number::New(env, oom_guard::kShardCount);

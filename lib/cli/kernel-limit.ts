@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
-import { onExit } from './on-exit';
+import { onExit } from '../on-exit';
 
 /** Whether this process may create memory cgroups, and of which version. */
 export type KernelLimitSupport =

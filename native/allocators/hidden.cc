@@ -52,7 +52,7 @@ uintptr_t read_word(uintptr_t at) {
 // mimalloc's options, in all versions: { long value; int state; int number; const char* name; }
 // and, since 1.8 and 2.1, a second name. The numbers count up from 0, and the first is
 // "show_errors".
-constexpr size_t kOptionState = 8, kOptionNumber = 12, kOptionName = 16;
+constexpr size_t kOptionNumber = 12, kOptionName = 16;
 
 bool is_option_table(const ElfImage& image, uintptr_t at, uintptr_t end, size_t stride) {
   constexpr uint32_t kOptions = 12;  // every version has more
@@ -87,21 +87,6 @@ bool find_option_table(const ElfImage& image, const ImageRecord& record, OptionT
     }
     return false;
   });
-}
-
-// The address of an option's entry, or 0.
-uintptr_t find_option(const ElfImage& image, const OptionTable& table, const char* wanted) {
-  size_t length = strlen(wanted) + 1;
-  uintptr_t at = table.at;
-  for (uint32_t i = 0; at + table.stride <= table.end && read32(at + kOptionNumber) == i;
-       ++i, at += table.stride) {
-    uintptr_t name = read_word(at + kOptionName);
-    if (image.contains(name, length) &&
-        memcmp(reinterpret_cast<const void*>(name), wanted, length) == 0) {
-      return at;
-    }
-  }
-  return 0;
 }
 
 // The addresses in an image's data that may lie in an arena: which blocks of 32 MiB they name.
@@ -210,18 +195,6 @@ bool looks_like_arena(const Mapping& mapping) {
 const char* recognise_hidden_allocator(const ElfImage& image, const ImageRecord& record) {
   OptionTable table;
   return find_option_table(image, record, &table) ? "mimalloc" : nullptr;
-}
-
-bool return_regions_at_once(const ElfImage& image, const ImageRecord& record) {
-  constexpr uint32_t kFromEnvironment = 2;
-  OptionTable table;
-  if (!find_option_table(image, record, &table)) return false;
-  // In version 3 the same option is for every page of 64 KiB.
-  if (find_option(image, table, "page_reclaim_on_free") != 0) return false;
-  uintptr_t option = find_option(image, table, "arena_purge_mult");
-  if (option == 0 || read32(option + kOptionState) == kFromEnvironment) return false;
-  __atomic_store_n(reinterpret_cast<long*>(option), 0L, __ATOMIC_RELEASE);
-  return true;
 }
 
 const char* name_hidden_allocator(const ElfImage& image, const ImageRecord& record) {

@@ -13,12 +13,6 @@ namespace oom_guard {
 // so that only one of the strings that it points to is read. The caller holds the image.
 const char* recognise_hidden_allocator(const ElfImage& image, const ImageRecord& record);
 
-// Has a mimalloc 1 or 2 give whole regions that it frees back to the kernel at once, where it would
-// wait for its next large free after a tenth of a second, which may never come: until then the
-// pages of what was freed read as in use. Writes one of its options, unless the environment sets
-// it. Smaller pages inside its regions are purged as before. False when there is no such mimalloc.
-bool return_regions_at_once(const ElfImage& image, const ImageRecord& record);
-
 // Like recognise_hidden_allocator(), by the strings in an image's constants: "mimalloc",
 // "jemalloc", "tcmalloc", or null. Reads megabytes of the file, so only for an image of which the
 // kernel already showed that it maps memory in bulk, and on a thread that nobody waits for.

@@ -56,7 +56,6 @@ bool Pages::adopt(const ImageTable& images, ImageRecord* record, const ElfImage&
     if (allocator != nullptr) *note = "the slots through which it maps memory could not be written";
     return false;
   }
-  return_regions_at_once(image, *record);
   Owner& owner = owners_[index];
   uint64_t earlier = find_earlier_maps(image, *record, index, &ranges_);
   if (is_new) {

@@ -6,7 +6,8 @@
 namespace oom_guard {
 
 // Resident bytes of each owner's ranges, by mincore: which pages of anonymous private memory are
-// there. `scratch` has room for kCapacity. About 100 microseconds for a gigabyte.
+// there. `scratch` has room for kCapacity. Some 20 microseconds for what is
+// small, 200 for a gigabyte of address space, whether it is resident or not.
 void read_resident_bytes(const PageRanges& ranges, PageRanges::Range* scratch,
                          uint64_t (&bytes)[PageRanges::kMaxOwners]);
 

@@ -41,11 +41,11 @@
            (void* a, size_t b, const void* c), (a, b, c))
 
 // jemalloc's extended interface, under whatever prefix.
-#define OOM_GUARD_JEMALLOC(ALLOCATES, RELEASES, OTHER)                          \
-  ALLOCATES(mallocx, "mallocx", (size_t a, int b), (a, b))                      \
-  OTHER(rallocx, "rallocx", void*, (void*, size_t, int))                        \
-  OTHER(xallocx, "xallocx", size_t, (void*, size_t, size_t, int))               \
-  RELEASES(dallocx, "dallocx", (void* a, int b), (a, b))                        \
+#define OOM_GUARD_JEMALLOC(ALLOCATES, RELEASES, OTHER)            \
+  ALLOCATES(mallocx, "mallocx", (size_t a, int b), (a, b))        \
+  OTHER(rallocx, "rallocx", void*, (void*, size_t, int))          \
+  OTHER(xallocx, "xallocx", size_t, (void*, size_t, size_t, int)) \
+  RELEASES(dallocx, "dallocx", (void* a, int b), (a, b))          \
   RELEASES(sdallocx, "sdallocx", (void* a, size_t b, int c), (a, b, c))
 
 #define OOM_GUARD_FAMILY(ALLOCATES, RELEASES, OTHER)                                           \

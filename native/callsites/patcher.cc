@@ -93,8 +93,8 @@ int find_needed(const ImageTable& images, const char* needed) {
   return -1;
 }
 
-// Visits an image and all that it needs, directly and indirectly, until `visit` returns false. What a
-// held image needs is held with it, so it can be read.
+// Visits an image and all that it needs, directly and indirectly, until `visit` returns false. What
+// a held image needs is held with it, so it can be read.
 template <class Table, class Record, class Visit>
 void each_needed(Table& images, Record& first, Visit visit) {
   bool reached[ImageTable::kMaxImages] = {};

@@ -180,7 +180,9 @@ void publish_originals(unsigned heap, const AnyFn (&originals)[kFnCount],
   std::atomic_thread_fence(std::memory_order_release);
 }
 
-Shards& wrapper_shards(unsigned heap) { return g_shards[heap]; }
+Shards& wrapper_shards(unsigned heap) {
+  return g_shards[heap];
+}
 
 const WrapperSet& counting_wrappers(unsigned heap, Sizer sizer) {
   switch (heap) {

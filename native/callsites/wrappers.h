@@ -21,12 +21,12 @@ struct WrapperSet {
   AnyFn fn[kFnCount];
 };
 
-// Heap 0 is the process malloc; the others are allocators inside an image, which is then the only one
-// that calls them.
+// Heap 0 is the process malloc; the others are allocators inside an image, which is then the only
+// one that calls them.
 constexpr unsigned kHeaps = 4;
 
-// Publishes what the wrappers of a heap call. Must happen before the first slot is written, and once
-// per heap: slots are never given back.
+// Publishes what the wrappers of a heap call. Must happen before the first slot is written, and
+// once per heap: slots are never given back.
 void publish_originals(unsigned heap, const AnyFn (&originals)[kFnCount], UsableSizeFn usable_size);
 
 // Where the wrappers of a heap book.

@@ -80,7 +80,12 @@ void PageRanges::forget(uintptr_t address, size_t length, Removed* removed) noex
   for (;;) {
     uint32_t before = settled_splits();
     unsigned used = used_.load(std::memory_order_acquire);
-    for (unsigned i = 0; i < used; ++i) cut(&slots_[i], hole, removed);
+    for (unsigned i = 0; i < used; ++i) {
+      Word word = slots_[i].load(std::memory_order_acquire);
+      if (word == 0) continue;
+      Range range = unpack(word);
+      if (range.to > hole.from && range.from < hole.to) cut(&slots_[i], hole, removed);
+    }
     // A split moves a part of a range into another slot, perhaps one that we had passed already.
     std::atomic_thread_fence(std::memory_order_acquire);
     if (splits_.load(std::memory_order_relaxed) == before) return;

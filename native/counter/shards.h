@@ -12,12 +12,15 @@ namespace oom_guard {
 
 constexpr unsigned kShardCount = 64;
 
-constexpr unsigned shard_of(uint32_t thread) { return thread % kShardCount; }
+constexpr unsigned shard_of(uint32_t thread) {
+  return thread % kShardCount;
+}
 
 // Two parts, each on a cache line of its own: one that only the thread that owns the shard writes,
-// and one for all others that happen to fall on it. A locked addition costs 5 to 6 ns on the machines
-// we measured, two of them more than all else in a wrapper; an owner needs none. The size of 128
-// bytes keeps the adjacent-line prefetcher of x86 and the 128-byte lines of some arm64 apart.
+// and one for all others that happen to fall on it. A locked addition costs 5 to 6 ns on the
+// machines we measured, two of them more than all else in a wrapper; an owner needs none. The size
+// of 128 bytes keeps the adjacent-line prefetcher of x86 and the 128-byte lines of some arm64
+// apart.
 struct alignas(128) Shard {
   std::atomic<uint32_t> owner{0};  // thread number; for ever, so that nobody has to give it back
   std::atomic<uint64_t> allocated{0};

@@ -30,9 +30,11 @@ extern ptrdiff_t g_thread_number_offset __attribute__((visibility("hidden")));
 // false when it is not to be found: thread_number() then is a number that threads may share.
 bool find_thread_numbers();
 
-// Whether two threads that live at the same time never get the same number. (A child of vfork shares
-// its parent's, which waits meanwhile.)
-inline bool thread_numbers_are_unique() noexcept { return g_thread_number_offset != 0; }
+// Whether two threads that live at the same time never get the same number. (A child of vfork
+// shares its parent's, which waits meanwhile.)
+inline bool thread_numbers_are_unique() noexcept {
+  return g_thread_number_offset != 0;
+}
 
 // The kernel gives numbers in order, so threads started together get neighbouring ones, and the low
 // bits tell them apart. Hashing the address of the block instead has no such property: 20 threads

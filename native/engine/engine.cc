@@ -10,6 +10,7 @@
 #include "os/os.h"
 #include "watch/heaps.h"
 #include "watch/rescanner.h"
+#include "watch/reservations.h"
 #include "watch/watchdog.h"
 
 namespace oom_guard {
@@ -20,6 +21,7 @@ std::atomic<bool> g_started{false};
 std::atomic<bool> g_rescanner{false};
 pthread_mutex_t g_start_lock = PTHREAD_MUTEX_INITIALIZER;
 HeapSlots g_heaps;
+Reservations g_reservations;
 Watchdog* g_watchdog;
 
 struct Process {
@@ -195,6 +197,49 @@ uint32_t heap_count() {
   return g_heaps.count();
 }
 
+int32_t reservations_acquire(uint64_t key, uint64_t age_ns) {
+  return g_reservations.acquire(key, age_ns);
+}
+void reservations_release(int32_t slot) {
+  g_reservations.release(slot);
+}
+
+struct UsageReading {
+  EngineLiveCache* cache;
+  uint64_t* generation;
+};
+
+// Under the lock of the reservations.
+uint64_t read_usage(void* opaque) {
+  auto* reading = static_cast<UsageReading*>(opaque);
+  const uint64_t generation = g_reservations.generation();
+  if (*reading->generation != generation) {
+    // What another isolate was granted has become live bytes since; a moment ago is too long ago.
+    reading->cache->read_at = 0;
+    *reading->generation = generation;
+  }
+  const int64_t live = live_lately(reading->cache);
+  return (live > 0 ? static_cast<uint64_t>(live) : 0) + g_heaps.sum();
+}
+
+void reservations_book(Booking* booking, EngineLiveCache* cache, uint64_t* generation,
+                       ReservationTotals* out) {
+  UsageReading reading = {cache, generation};
+  g_reservations.book(booking, read_usage, &reading, out);
+}
+void reservations_give_back(int32_t slot, uint64_t bytes, bool can_spill) {
+  g_reservations.give_back(slot, bytes, can_spill);
+}
+void reservations_retire(int32_t slot, uint64_t step, uint64_t bytes) {
+  g_reservations.retire(slot, step, bytes);
+}
+void reservations_now_existing(uint64_t bytes) {
+  g_reservations.now_existing(bytes);
+}
+void reservations_read(int32_t slot, ReservationTotals* out) {
+  g_reservations.read(slot, out);
+}
+
 }  // namespace
 }  // namespace oom_guard
 
@@ -231,6 +276,13 @@ const oom_guard::EngineApi oom_guard_engine_api = {
     oom_guard::heap_sum,
     oom_guard::heap_count,
     oom_guard::own_memory,
+    oom_guard::reservations_acquire,
+    oom_guard::reservations_release,
+    oom_guard::reservations_book,
+    oom_guard::reservations_give_back,
+    oom_guard::reservations_retire,
+    oom_guard::reservations_now_existing,
+    oom_guard::reservations_read,
 };
 
 namespace oom_guard {

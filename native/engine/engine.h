@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "watch/reservations.h"
+
 namespace oom_guard {
 
 struct EngineAllocator {
@@ -58,8 +60,9 @@ struct EngineApi {
   void (*start)(bool patch, uint8_t jemalloc);
   void (*rescan)();
   int64_t (*live)();
-  // The same for a thread that reads often: its own bookings are exact, those of other threads up to
-  // 50 microseconds old. While they allocate, their cache lines would cost 0.1 microseconds each.
+  // The same for a thread that reads often: its own bookings are exact, those of other threads up
+  // to 50 microseconds old. While they allocate, their cache lines would cost 0.1 microseconds
+  // each.
   int64_t (*live_lately)(EngineLiveCache* cache);
   uint32_t (*allocator_count)();
   void (*allocator)(uint32_t index, EngineAllocator* out);
@@ -91,6 +94,18 @@ struct EngineApi {
 
   // Where the engine's own memory lies; 0 and 0 before it is started.
   void (*own_memory)(uint64_t* start, uint64_t* size);
+
+  // What the pools of all isolates hold, see watch/reservations.h. `cache` is what the calling
+  // isolate remembers of its last reading of live bytes, `generation` what of those that others
+  // gave.
+  int32_t (*reservations_acquire)(uint64_t key, uint64_t age_ns);
+  void (*reservations_release)(int32_t slot);
+  void (*reservations_book)(Booking* booking, EngineLiveCache* cache, uint64_t* generation,
+                            ReservationTotals* out);
+  void (*reservations_give_back)(int32_t slot, uint64_t bytes, bool can_spill);
+  void (*reservations_retire)(int32_t slot, uint64_t step, uint64_t bytes);
+  void (*reservations_now_existing)(uint64_t bytes);
+  void (*reservations_read)(int32_t slot, ReservationTotals* out);
 };
 
 constexpr uint64_t kEngineMagic = 0x6f6f6d5f67756172;  // "oom_guar"

@@ -146,7 +146,9 @@ void wait(std::atomic<uint32_t>* word, uint32_t expected, unsigned milliseconds)
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &left, nullptr, 0);
 }
 
-void wake(std::atomic<uint32_t>* word) { raw_futex(word, FUTEX_WAKE_PRIVATE, 1); }
+void wake(std::atomic<uint32_t>* word) {
+  raw_futex(word, FUTEX_WAKE_PRIVATE, 1);
+}
 
 void sleep_ms(unsigned milliseconds) {
   timespec left = {static_cast<time_t>(milliseconds / 1000),

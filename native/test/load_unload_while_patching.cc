@@ -1,6 +1,6 @@
-// Other threads load and unload libraries while new images are patched, and others allocate: an image
-// may be half loaded, or gone, when its slots are to be written. (async-profiler issues 1250 and
-// 1256, openucx/ucx issue 3517 and memray issue 662: deadlocks in dl_iterate_phdr.)
+// Other threads load and unload libraries while new images are patched, and others allocate: an
+// image may be half loaded, or gone, when its slots are to be written. (async-profiler issues 1250
+// and 1256, openucx/ucx issue 3517 and memray issue 662: deadlocks in dl_iterate_phdr.)
 #include "books.h"
 #include "churning.h"
 
@@ -38,8 +38,8 @@ int main() {
   for (pthread_t loader : loaders) pthread_join(loader, nullptr);
   churning.stop();
   CHECK(g_loads > 50, "only %u loads", g_loads.load());
-  // A block that its library got before it was patched and gave back afterwards counts as freed only,
-  // the one kind of error there may be, once a load.
+  // A block that its library got before it was patched and gave back afterwards counts as freed
+  // only, the one kind of error there may be, once a load.
   int64_t bound = static_cast<int64_t>(g_loads.load()) * static_cast<int64_t>(kSize + 64);
   // Hooks see the loader's own blocks too, some of which it keeps.
   CHECK(start.live() <= 65536 && start.live() >= -bound, "%lld bytes after %u loads",

@@ -1,8 +1,8 @@
 // Ten thousand threads that allocate, free and end. What a thread itself costs the loader (its
 // thread-local blocks) is allocated and freed by the loader, past all slots, so with call sites the
 // books come back to the byte. An allocator with hooks sees those blocks, and the C library keeps
-// stacks, with their blocks, for later threads: up to 40 MB of stacks, at most as many as ever lived
-// at once (16 here).
+// stacks, with their blocks, for later threads: up to 40 MB of stacks, at most as many as ever
+// lived at once (16 here).
 #include <pthread.h>
 
 #include "books.h"

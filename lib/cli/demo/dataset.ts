@@ -6,7 +6,7 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { onExit } from '../on-exit';
+import { onExit } from '../../on-exit';
 
 /** Part of the file's name: a new number when the rows change. */
 const formatVersion = 1;

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { createKernelLimit, type KernelLimit } from '../kernel-limit';
-import { onExit } from '../on-exit';
+import { onExit } from '../../on-exit';
 import type { JobKind, JobMessage, JobResult, Sample } from './protocol';
 
 /** How a job is run. */

@@ -27,6 +27,10 @@ function listen(): void {
 
 function unlisten(): void {
   process.off('exit', runAll);
+  unlistenSignals();
+}
+
+function unlistenSignals(): void {
   for (const signal of signals) process.off(signal, interrupted);
 }
 
@@ -43,9 +47,14 @@ function runAll(): void {
 }
 
 function interrupted(signal: NodeJS.Signals): void {
+  if (process.listenerCount(signal) > 1) {
+    // The application listens too: it may want to finish its work first, with what we would take
+    // away, and exit after that. Our listeners go, so that it sees itself as the last one.
+    unlistenSignals();
+    return;
+  }
   runAll();
   unlisten();
-  // With our listener gone the signal ends the process as it would have without us, unless the
-  // application listens for it too and has plans of its own.
-  if (process.listenerCount(signal) === 0) process.kill(process.pid, signal);
+  // With our listener gone the signal ends the process as it would have without us.
+  process.kill(process.pid, signal);
 }
