@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "os/os.h"
+
 namespace oom_guard {
 namespace {
 
@@ -159,6 +161,12 @@ void Registry::sample() {
     }
   }
   sample_pages();
+}
+
+void Registry::disown_dead_threads() {
+  for (unsigned i = 0; i < allocator_count(); ++i) {
+    if (allocators_[i].books()) allocators_[i].shards->disown_dead_threads(&os::thread_alive);
+  }
 }
 
 void Registry::sample_pages() {

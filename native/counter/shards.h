@@ -22,7 +22,7 @@ constexpr unsigned shard_of(uint32_t thread) {
 // of 128 bytes keeps the adjacent-line prefetcher of x86 and the 128-byte lines of some arm64
 // apart.
 struct alignas(128) Shard {
-  std::atomic<uint32_t> owner{0};  // thread number; for ever, so that nobody has to give it back
+  std::atomic<uint32_t> owner{0};  // thread number; threads that end do not give it back
   std::atomic<uint64_t> allocated{0};
   std::atomic<uint64_t> freed{0};
 
@@ -66,6 +66,22 @@ class Shards {
     const Shard& shard = shards_[index];
     uint64_t freed = shard.freed.load(kRelaxed) + shard.shared_freed.load(kRelaxed);
     return {shard.allocated.load(kRelaxed) + shard.shared_allocated.load(kRelaxed), freed};
+  }
+
+  // Frees the shards of threads that have ended, for others to own. The kernel would have to give
+  // the number of a thread found dead to a new one, and that one to book, before the next line is
+  // through: it gives out all other numbers first.
+  void disown_dead_threads(bool (*alive)(uint32_t thread)) noexcept {
+    for (Shard& shard : shards_) {
+      uint32_t owner = shard.owner.load(kRelaxed);
+      if (owner != 0 && !alive(owner)) shard.owner.compare_exchange_strong(owner, 0, kRelaxed);
+    }
+  }
+
+  unsigned owned() const noexcept {
+    unsigned count = 0;
+    for (const Shard& shard : shards_) count += shard.owner.load(kRelaxed) != 0;
+    return count;
   }
 
  private:

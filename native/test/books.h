@@ -60,6 +60,12 @@ inline oom_guard::EngineAllocator start_counting() {
   // Images that were bound lazily are looked at a second time; not in the middle of a measurement.
   engine().rescan();
   engine().rescan();
+  // The engine's own threads give back what they were started with; then they are quiet.
+  for (Booked last, now = booked(); now.freed != last.freed || now.allocated != last.allocated;) {
+    last = now;
+    usleep(20000);
+    now = booked();
+  }
   oom_guard::EngineAllocator first;
   engine().allocator(0, &first);
   const char* expected = getenv("OOM_GUARD_EXPECT");

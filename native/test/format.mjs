@@ -9,5 +9,6 @@ const files = readdirSync(native, { recursive: true })
   .filter((name) => /\.(cc|c|h)$/.test(name) && !/^build/.test(name))
   .map((name) => path.join(native, name));
 const { status, error } = spawnSync('clang-format', [...mode, ...files], { stdio: 'inherit' });
-if (error) console.error(`clang-format cannot be run (apt-get install clang-format): ${error.message}`);
+if (error)
+  console.error(`clang-format cannot be run (apt-get install clang-format): ${error.message}`);
 process.exit(status ?? 1);

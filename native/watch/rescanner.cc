@@ -12,6 +12,7 @@ constexpr unsigned kIdleMs = 100;
 constexpr unsigned kTicksUntilIdle = 10;
 // Statistics are read under the allocator's locks.
 constexpr unsigned kSampleMs = 100;
+constexpr unsigned kDisownMs = 1000;
 
 Registry* g_registry;
 
@@ -25,7 +26,7 @@ uint64_t bytes_ever_allocated() {
 
 [[noreturn]] void run(void*) {
   uint64_t last = 0;
-  unsigned still = 0, since_sample = 0;
+  unsigned still = 0, since_sample = 0, since_disown = 0;
   for (;;) {
     uint64_t now = bytes_ever_allocated();
     still = now == last ? still + 1 : 0;
@@ -37,6 +38,11 @@ uint64_t bytes_ever_allocated() {
     if (since_sample >= kSampleMs) {
       since_sample = 0;
       g_registry->sample();
+    }
+    since_disown += tick;
+    if (since_disown >= kDisownMs) {
+      since_disown = 0;
+      g_registry->disown_dead_threads();
     }
   }
 }

@@ -24,8 +24,7 @@ interface Report {
 
 const copies = { older: packageCopy('0.0.1'), newer: packageCopy('9.0.0') };
 
-const run = (...args: string[]) =>
-  runFixture<Report>('two-copies.cjs', args, { env: CACHES_OFF });
+const run = (...args: string[]) => runFixture<Report>('two-copies.cjs', args, { env: CACHES_OFF });
 
 function expectOneCounter({ before, after, held, addons }: Report): void {
   expect(addons).toBe(2);

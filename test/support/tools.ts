@@ -2,6 +2,7 @@
  * What a test needs beside npm's modules. Missing tools are skipped and named, or, with
  * OOM_GUARD_TEST_ALL=1, fail.
  */
+import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { describe, test } from 'vitest';
@@ -36,10 +37,10 @@ export function describeWith(
 
 const INSTALL_TOOLS = 'npm ci --prefix test/tools';
 
-/** A module of test/tools. */
+/** A module of test/tools, or a file in one. */
 export function toolModule(name: string) {
-  const available = existsSync(path.join(root, 'test', 'tools', 'node_modules', name));
-  return { name, available, why: INSTALL_TOOLS };
+  const where = path.join(root, 'test', 'tools', 'node_modules', name);
+  return { name, available: existsSync(where), why: INSTALL_TOOLS, path: where };
 }
 
 /** A Node binary: this one for its own major version, else one of test/tools. */
@@ -55,4 +56,15 @@ export function nodeBinary(major: number) {
 export function nativeTestFile(name: string) {
   const file = path.join(root, 'native', 'build', 'test', 'test', name);
   return { name, available: existsSync(file), why: 'npm run test:native', path: file };
+}
+
+/** A library that the loader finds by its name, to be preloaded. Debian's package names it. */
+export function preloadable(library: string, debianPackage: string) {
+  const { stderr, error } = spawnSync('/bin/true', [], {
+    env: { LD_PRELOAD: library },
+    encoding: 'utf8',
+  });
+  // The loader says so and goes on when it finds none.
+  const available = process.platform === 'linux' && error === undefined && stderr === '';
+  return { name: library, available, why: `apt-get install ${debianPackage}` };
 }
