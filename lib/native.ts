@@ -102,6 +102,17 @@ export interface NativeBinding {
    * bytes, crossings, when the last was noticed (CLOCK_MONOTONIC, ns), and the time spent in ticks (ns).
    */
   readWatchdog(out: Float64Array): void;
+  /**
+   * Takes a slot for a pool of this isolate, `key` shared by those that share their reserved total;
+   * -1 when all are taken. The first array that is passed is the mailbox of all the calls below (see
+   * lib/pool/process-ledger.ts): they take their numbers from it and leave their answers in it. Absent
+   * in an older engine, like the rest of them.
+   */
+  reservationsAcquire?(mailbox: Float64Array, key: string, ageMs: number): number;
+  reservationsBook?(): void;
+  reservationsGiveBack?(): void;
+  reservationsRetire?(): void;
+  reservationsRead?(): void;
   /** Benchmarks only: patched slots lead to 0 the counters, 1 the originals, 2 usable-size counters. */
   retarget(target: number): void;
   /** Trims glibc and purges every jemalloc, off the calling thread. */

@@ -111,9 +111,9 @@ Napi::Value Usage(const Napi::CallbackInfo& info) {
   const EngineApi& engine = *environment->engine;
   const double used = number_at(info, 0);
   double heaps = used;
+  environment->heap_published_at = oom_guard::os::quick_clock();
   if (environment->heap_slot >= 0) {
     engine.heap_publish(environment->heap_slot, static_cast<uint64_t>(used));
-    environment->heap_published_at = oom_guard::os::quick_clock();
     heaps = static_cast<double>(engine.heap_sum());
   }
   const int64_t live = engine.live_lately(&environment->live_cache);
@@ -341,9 +341,10 @@ enum Field {
   kReserved,
   kExisting,
   kNowMs,
+  kUnspillable,
   kFields
 };
-enum Flag { kCanSpill = 1, kUnchecked = 2, kExists = 4 };
+enum Flag { kCanSpill = 1, kUnchecked = 2, kExists = 4, kHeapIsFresh = 8 };
 // Beside the verdicts: this isolate's heap was last published too long ago.
 constexpr double kHeapTooOld = -1;
 // 0.4 to 1 millisecond.
@@ -374,6 +375,7 @@ void answer(Environment* environment, const oom_guard::ReservationTotals& totals
   box[kReserved] = static_cast<double>(totals.reserved);
   box[kExisting] = static_cast<double>(totals.existing);
   box[kNowMs] = static_cast<double>(totals.now_ns) / 1e6;
+  box[kUnspillable] = static_cast<double>(totals.unspillable);
 }
 
 // reservationsAcquire(mailbox, key, ageMs): a slot, or -1 when all are taken.
@@ -383,7 +385,7 @@ Napi::Value ReservationsAcquire(const Napi::CallbackInfo& info) {
   if (!info[0].IsTypedArray() ||
       info[0].As<Napi::TypedArray>().TypedArrayType() != napi_float64_array ||
       info[0].As<Napi::TypedArray>().ElementLength() < kFields) {
-    Napi::TypeError::New(env, "reservationsAcquire needs a Float64Array of 17")
+    Napi::TypeError::New(env, "reservationsAcquire needs a Float64Array of 18")
         .ThrowAsJavaScriptException();
     return env.Undefined();
   }
@@ -409,7 +411,7 @@ napi_value ReservationsBook(napi_env env, napi_callback_info info) {
   if (environment == nullptr) return nullptr;
   double* box = environment->mailbox;
   const auto flags = static_cast<int>(box[kFlags]);
-  if ((flags & kUnchecked) == 0 &&
+  if ((flags & (kUnchecked | kHeapIsFresh)) == 0 &&
       oom_guard::os::quick_clock() - environment->heap_published_at > kHeapMaxAge) {
     box[kAnswer] = kHeapTooOld;
     return nullptr;

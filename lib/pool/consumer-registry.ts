@@ -8,6 +8,8 @@ export class ConsumerAccount {
   reservations = 0;
   reserved = 0;
   overcommitted = 0;
+  /** The part of `overcommitted` that its spill callback was exempted for. */
+  exempted = 0;
   peak = 0;
 
   constructor(consumer: MemoryConsumer) {
@@ -19,6 +21,13 @@ export class ConsumerAccount {
     if (this.reserved > this.peak) {
       this.peak = this.reserved;
     }
+  }
+
+  /** Takes bytes off, `repaid` of which were overcommitted. */
+  subtract(bytes: number, repaid: number): void {
+    this.reserved -= bytes;
+    this.overcommitted -= repaid;
+    this.exempted -= Math.min(this.exempted, repaid);
   }
 
   summary(): ConsumerSummary {
@@ -58,23 +67,40 @@ export class ConsumerRegistry {
     return true;
   }
 
-  /** The `count` consumers that hold the most, largest first; those that hold nothing are left out. */
-  largest(count = 5): ConsumerSummary[] {
+  /** What the consumer holds, bytes; 0 when it is not registered. */
+  reservedBy(consumer: MemoryConsumer): number {
+    return this.#accounts.get(consumer.id)?.reserved ?? 0;
+  }
+
+  /** All consumers, largest first. */
+  all(): ConsumerSummary[] {
     return [...this.#accounts.values()]
-      .filter((account) => account.reserved > 0)
       .sort((a, b) => b.reserved - a.reserved)
-      .slice(0, count)
       .map((account) => account.summary());
   }
 
-  /** The largest consumer that holds something, can spill and is not in `except`. */
-  largestSpillable(except: ReadonlySet<ConsumerAccount>): ConsumerAccount | undefined {
+  /** The `count` consumers that hold the most, largest first; those that hold nothing are left out. */
+  largest(count = 5): ConsumerSummary[] {
+    return this.all()
+      .filter(({ reserved }) => reserved > 0)
+      .slice(0, count);
+  }
+
+  /**
+   * The largest consumer that holds something, has a spill callback, is not in `except` and passes
+   * `wanted`.
+   */
+  largestSpillable(
+    except: ReadonlySet<ConsumerAccount>,
+    wanted: (consumer: MemoryConsumer) => boolean,
+  ): ConsumerAccount | undefined {
     let largest: ConsumerAccount | undefined;
     for (const account of this.#accounts.values()) {
       if (
-        account.consumer.canSpill &&
+        account.consumer.spill !== undefined &&
         account.reserved > (largest?.reserved ?? 0) &&
-        !except.has(account)
+        !except.has(account) &&
+        wanted(account.consumer)
       ) {
         largest = account;
       }

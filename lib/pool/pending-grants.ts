@@ -1,85 +1,97 @@
+import type { UsageLedger } from './usage-ledger';
+
 /** In how many steps a grant ages. More make its age more exact and its cost higher. */
-const STEPS = 8;
-const SLOTS = STEPS + 1;
+export const GRANT_STEPS = 8;
+const SLOTS = GRANT_STEPS + 1;
 
 /**
- * Bytes that were granted and are not yet seen as allocated, by the time of the grant.
+ * Bytes that were granted and are not yet seen as allocated, by the step of the grant.
  *
- * A wheel of numbers: a grant is added to the slot of the present and forgotten when the wheel comes
- * round to that slot again, after `ageMs` to `ageMs × 9/8`. Nothing is allocated per grant.
+ * A wheel of numbers: a grant is added to the slot of the present step and forgotten when the wheel
+ * comes round to that slot again, after 8 to 9 steps. Nothing is allocated per grant.
  */
 export class PendingGrants {
   readonly #slots: number[] = new Array<number>(SLOTS).fill(0);
-  readonly #stepMs: number;
   #step = 0;
   #total = 0;
+  #aged = 0;
 
-  /** @param ageMs how long a grant counts, more than 0 */
-  constructor(ageMs: number) {
-    this.#stepMs = ageMs / STEPS;
-  }
-
-  /** How long to wait until something may have been forgotten, ms. */
-  get stepMs(): number {
-    return this.#stepMs;
-  }
-
-  /** Bytes that count at `now`. */
-  total(now: number): number {
-    this.#advance(now);
+  /** Bytes that count in `step`. */
+  total(step: number): number {
+    this.#advance(step);
     return this.#total;
   }
 
-  add(bytes: number, now: number): void {
-    this.#advance(now);
+  /** Bytes that were forgotten by age, altogether. */
+  get aged(): number {
+    return this.#aged;
+  }
+
+  add(bytes: number, step: number): void {
+    this.#advance(step);
     const slot = this.#step % SLOTS;
     this.#slots[slot] = (this.#slots[slot] ?? 0) + bytes;
     this.#total += bytes;
   }
 
-  /**
-   * Forgets up to `bytes`, here and in the wheels of the same age that these grants were added to
-   * as well.
-   */
+  /** Forgets up to `bytes` that were granted in step `granted`; returns how many. */
+  take(granted: number, bytes: number): number {
+    if (granted > this.#step || this.#step - granted >= SLOTS) {
+      return 0;
+    }
+    const slot = granted % SLOTS;
+    const taken = Math.min(bytes, this.#slots[slot] ?? 0);
+    this.#slots[slot] = (this.#slots[slot] ?? 0) - taken;
+    this.#total -= taken;
+    return taken;
+  }
+
+  /** Forgets up to `bytes`, here, in the ledger and in the other wheel that they were added to. */
   retire(
     bytes: number,
     order: 'newest' | 'oldest',
-    now: number,
-    mirrors: readonly PendingGrants[],
+    step: number,
+    ledger: UsageLedger,
+    other: PendingGrants | undefined,
   ): void {
-    this.#advance(now);
-    for (const mirror of mirrors) {
-      mirror.#advance(now);
-    }
+    this.#advance(step);
+    other?.total(step);
     let left = Math.min(bytes, this.#total);
     for (let i = 0; i < SLOTS && left > 0; i++) {
-      // The slot after the present one is the oldest.
-      const slot = (this.#step + (order === 'newest' ? SLOTS - i : i + 1)) % SLOTS;
-      const taken = Math.min(left, this.#slots[slot] ?? 0);
+      const granted = this.#step - (order === 'newest' ? i : SLOTS - 1 - i);
+      const taken = granted < 0 ? 0 : this.take(granted, left);
       if (taken > 0) {
-        this.#take(slot, taken);
-        for (const mirror of mirrors) {
-          mirror.#take(slot, taken);
-        }
+        ledger.retire(granted, taken, order === 'oldest');
+        other?.take(granted, taken);
         left -= taken;
       }
     }
   }
 
-  #take(slot: number, bytes: number): void {
-    this.#slots[slot] = (this.#slots[slot] ?? 0) - bytes;
-    this.#total -= bytes;
+  /** Moves up to `bytes` into another wheel, newest first. */
+  moveTo(other: PendingGrants, bytes: number, step: number): void {
+    this.#advance(step);
+    other.#advance(step);
+    let left = Math.min(bytes, this.#total);
+    for (let i = 0; i < SLOTS && left > 0 && step >= i; i++) {
+      const taken = this.take(step - i, left);
+      const slot = (step - i) % SLOTS;
+      other.#slots[slot] = (other.#slots[slot] ?? 0) + taken;
+      other.#total += taken;
+      left -= taken;
+    }
   }
 
-  #advance(now: number): void {
-    const step = Math.floor(now / this.#stepMs);
+  #advance(step: number): void {
     if (step <= this.#step) {
       return;
     }
     const passed = Math.min(step - this.#step, SLOTS);
     for (let i = 1; i <= passed; i++) {
       const slot = (this.#step + i) % SLOTS;
-      this.#total -= this.#slots[slot] ?? 0;
+      const aged = this.#slots[slot] ?? 0;
+      this.#total -= aged;
+      this.#aged += aged;
       this.#slots[slot] = 0;
     }
     this.#step = step;

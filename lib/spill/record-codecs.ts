@@ -35,6 +35,8 @@ function recordCodec(name: string, layout: RecordLayout): SpillCodec<Uint8Array>
  */
 export function checkRecords(bytes: Uint8Array, layout: RecordLayout): number {
   const end = bytes.byteLength;
+  const { recordBytes } = layout;
+  if (recordBytes !== undefined && end % recordBytes === 0) return end / recordBytes;
   let records = 0;
   for (let at = 0; at < end; records++) {
     const next = at + layout.headBytes <= end ? layout.endOf(bytes, at) : Number.POSITIVE_INFINITY;

@@ -124,7 +124,16 @@ void Registry::count_jemalloc(unsigned index, ImageRecord* record, const ElfImag
     allocator->note = "";
     return true;
   };
-  auto by_callsites = [&] { return count_by_callsites(index, record, image); };
+  auto by_callsites = [&] {
+    const char* why_not_before = allocator->note;
+    if (count_by_callsites(index, record, image)) return true;
+    if (why_not_before[0] != '\0') {
+      snprintf(allocator->note_text, sizeof(allocator->note_text), "%s; %s", why_not_before,
+               allocator->note);
+      allocator->note = allocator->note_text;
+    }
+    return false;
+  };
   bool counted = false;
   switch (options_.jemalloc) {
     case JemallocChoice::kAuto:
@@ -222,12 +231,23 @@ void Registry::retarget(SlotTarget target) {
 }
 
 void Registry::rescan() {
-  if (!started()) return;
-  if (!images_.changed() && !recheck_.load(std::memory_order_relaxed)) return;
+  if (!started() || forked_.load(std::memory_order_relaxed)) return;
+  if (!images_.changed() && !recheck_.load(std::memory_order_relaxed) &&
+      !busy_.load(std::memory_order_acquire)) {
+    return;
+  }
   Locked locked(&lock_);
+  busy_.store(true, std::memory_order_release);
   recheck_.store(false, std::memory_order_relaxed);
   images_.refresh();
   visit_images();
+  busy_.store(false, std::memory_order_release);
+}
+
+void Registry::forked() {
+  lock_ = PTHREAD_MUTEX_INITIALIZER;
+  busy_.store(false, std::memory_order_relaxed);
+  forked_.store(true, std::memory_order_relaxed);
 }
 
 void Registry::visit_images() {

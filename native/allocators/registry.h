@@ -35,6 +35,10 @@ class Registry {
   // for a load that is going on, so never called from the sampling thread.
   void rescan();
 
+  // In a forked child: the lock may have been held by a thread that does not exist there, and the
+  // loader's too. What is patched goes on counting; new images are not looked for any more.
+  void forked();
+
   // Bytes handed out and not given back, over all counted allocators. May be below zero for what
   // was allocated uncounted and freed counted.
   int64_t live() const;
@@ -81,6 +85,10 @@ class Registry {
   pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
   std::atomic<bool> started_{false};
   std::atomic<uint64_t> generation_{0};
+  // A scan is going on: whoever asks meanwhile waits for it, since its images may not be written
+  // yet.
+  std::atomic<bool> busy_{false};
+  std::atomic<bool> forked_{false};
   std::atomic<bool> recheck_{false};
   RegistryOptions options_;
   bool callsites_ = false;  // the process malloc is counted at its call sites

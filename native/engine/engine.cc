@@ -49,6 +49,12 @@ void start(bool patch, uint8_t jemalloc) {
       options.patch = patch;
       options.jemalloc = static_cast<JemallocChoice>(jemalloc);
       g_registry->start(options);
+      // For the child only: a handler that ran before the fork would take our lock and the loader's
+      // in an order that others do not keep.
+      pthread_atfork(nullptr, nullptr, [] {
+        g_registry->forked();
+        g_watchdog->forked();
+      });
       g_rescanner.store(start_rescanner(g_registry));
       g_started.store(true, std::memory_order_release);
     }
@@ -288,28 +294,38 @@ const oom_guard::EngineApi oom_guard_engine_api = {
 namespace oom_guard {
 namespace {
 
+struct Search {
+  const EngineApi* first = nullptr;  // of those that we understand
+  bool foreign_started = false;
+};
+
 // Two copies must come to the same answer without talking: the loader lists images in the order in
 // which they were loaded, and the addon is never unloaded.
-int find_first(dl_phdr_info* info, size_t, void* out) {
+int visit_copy(dl_phdr_info* info, size_t, void* out) {
   ElfImage image;
   if (image.parse(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum) != ImageError::kNone)
     return 0;
   uintptr_t address = image.find_defined("oom_guard_engine_api");
-  if (address == 0 || !image.contains(address, sizeof(EngineApi))) return 0;
+  if (address == 0 || !image.contains(address, offsetof(EngineApi, start))) return 0;
   const auto* api = reinterpret_cast<const EngineApi*>(address);
   if (api->magic != kEngineMagic) return 0;
-  *static_cast<const EngineApi**>(out) = api;
-  return 1;
+  auto* search = static_cast<Search*>(out);
+  if (api->abi == kEngineAbi && api->size >= sizeof(EngineApi)) {
+    if (search->first == nullptr) search->first = api;
+  } else if (api->started()) {
+    search->foreign_started = true;
+  }
+  return 0;
 }
 
 }  // namespace
 
 const EngineApi* find_engine() {
-  const EngineApi* first = &oom_guard_engine_api;
-  dl_iterate_phdr(find_first, &first);
-  if (first->abi == kEngineAbi && first->size >= sizeof(EngineApi)) return first;
+  Search search;
+  dl_iterate_phdr(visit_copy, &search);
   // Two engines would count the same slots twice.
-  return first->started() ? nullptr : &oom_guard_engine_api;
+  if (search.foreign_started) return nullptr;
+  return search.first != nullptr ? search.first : &oom_guard_engine_api;
 }
 
 }  // namespace oom_guard

@@ -26,18 +26,6 @@ bool read_field(const char* text, const char* name, uint64_t* bytes) {
   return true;
 }
 
-struct Start {
-  void (*run)(void*);
-  void* argument;
-};
-
-void* run_thread(void* opaque) {
-  Start start = *static_cast<Start*>(opaque);
-  free(opaque);
-  start.run(start.argument);
-  return nullptr;
-}
-
 ssize_t read_file(const char* path, char* text, size_t size) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return -1;
@@ -95,15 +83,9 @@ bool read_stat(const char* file, const char* name, uint64_t* value) {
   return false;
 }
 
-bool start_thread(void (*run)(void*), void* argument) {
-  auto* start = static_cast<Start*>(malloc(sizeof(Start)));
-  if (start == nullptr) return false;
-  *start = {run, argument};
+bool start_thread(void* (*run)(void*), void* argument) {
   pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) {
-    free(start);
-    return false;
-  }
+  if (pthread_attr_init(&attributes) != 0) return false;
   size_t stack = 256 * 1024;
   if (stack < static_cast<size_t>(PTHREAD_STACK_MIN)) stack = PTHREAD_STACK_MIN;
   pthread_attr_setstacksize(&attributes, stack);
@@ -113,10 +95,9 @@ bool start_thread(void (*run)(void*), void* argument) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &saved);
   pthread_t thread;
-  int error = pthread_create(&thread, &attributes, run_thread, start);
+  int error = pthread_create(&thread, &attributes, run, argument);
   pthread_sigmask(SIG_SETMASK, &saved, nullptr);
   pthread_attr_destroy(&attributes);
-  if (error != 0) free(start);
   return error == 0;
 }
 

@@ -22,7 +22,7 @@ bool read_rss(Rss* rss);
 bool read_stat(const char* file, const char* name, uint64_t* value);
 
 // Starts a detached thread with a small stack and all signals blocked. False when refused.
-bool start_thread(void (*run)(void*), void* argument);
+bool start_thread(void* (*run)(void*), void* argument);
 
 // Whether a thread of this process has this number of the kernel's.
 bool thread_alive(uint32_t thread);

@@ -24,7 +24,7 @@ uint64_t bytes_ever_allocated() {
   return bytes;
 }
 
-[[noreturn]] void run(void*) {
+void* run(void*) {
   uint64_t last = 0;
   unsigned still = 0, since_sample = 0, since_disown = 0;
   for (;;) {

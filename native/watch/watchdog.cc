@@ -82,8 +82,17 @@ void Watchdog::read(WatchdogReadings* out) const {
   *out = readings_;
 }
 
-void Watchdog::run(void* self) {
+void* Watchdog::run(void* self) {
   static_cast<Watchdog*>(self)->loop();
+  return nullptr;
+}
+
+void Watchdog::forked() {
+  lock_ = PTHREAD_MUTEX_INITIALIZER;
+  users_.store(0, std::memory_order_relaxed);
+  thread_alive_ = false;
+  for (Threshold& threshold : thresholds_) threshold = Threshold();
+  g_large_allocation_listener.store(nullptr, std::memory_order_relaxed);
 }
 
 void Watchdog::loop() {

@@ -50,6 +50,9 @@ class Watchdog {
   // is read at every tick, otherwise every second.
   void watch_container(const char* file, const char* name, uint64_t limit);
 
+  // In a forked child, which has none of its parent's threads: nobody holds it there.
+  void forked();
+
   // A snapshot of the last tick.
   void read(WatchdogReadings* out) const;
 
@@ -68,7 +71,7 @@ class Watchdog {
   uint64_t usage_now() const;
   void arm();
 
-  static void run(void* self);
+  static void* run(void* self);
   void loop();
   void tick(uint64_t now_ns);
   void compare(uint64_t usage, uint64_t now_ns);

@@ -32,20 +32,21 @@ export type RecordOrderOptions =
 /** How records are ordered: by what a number holds of their keys where that is enough. */
 export interface RecordOrder {
   readonly compare: RecordComparator;
-  /**
-   * 48 bits that decide when they differ; 0 for all where there is only a comparator. Records whose
-   * bits are equal still have to be compared.
-   */
-  leading(bytes: Buffer, start: number, end: number): number;
-  /** Where the key lies, for sorting by parts of it; `undefined` where there is only a comparator. */
+  /** 48 bits that decide when they differ; the same for all where there is only a comparator. */
+  leading(bytes: Uint8Array, start: number, end: number): number;
+  /** Compares records whose leading bits are equal. */
+  readonly compareTied: RecordComparator;
+  /** Where keys lie, for sorting by parts of them; `undefined` where there is only a comparator. */
   readonly key: KeyRange | undefined;
 }
 
-/** The key of a record that begins at `start` lies from `start + offset` to `endOf(…)`. */
+/** The key of a record from `start` to `end` begins at `start + offset`. */
 export interface KeyRange {
   readonly offset: number;
-  /** The same for all records, or `undefined`. */
-  readonly length: number | undefined;
+  /** How long keys are at most, bytes; shorter where the record ends before that. */
+  readonly most: number;
+  /** Whether all are that long. */
+  readonly uniform: boolean;
   readonly descending: boolean;
 }
 
@@ -65,7 +66,7 @@ export function recordOrder(layout: RecordLayout, options: RecordOrderOptions): 
         'a function, or a key instead',
       );
     }
-    return { compare, leading: () => 0, key: undefined };
+    return { compare, leading: () => 0, compareTied: compare, key: undefined };
   }
   if (compare !== undefined) {
     throw new ArgumentTypeError(
@@ -97,65 +98,73 @@ function checkKey(layout: RecordLayout, key: RecordKey): KeyRange {
       `within the ${most} bytes of a record`,
     );
   }
+  const uniform = recordBytes !== undefined;
   return {
     offset: prefixBytes + offset,
-    length: recordBytes === undefined ? undefined : (length ?? recordBytes - offset),
+    most: length ?? (uniform ? recordBytes - offset : Number.POSITIVE_INFINITY),
+    uniform,
     descending,
-    ...(recordBytes === undefined && length !== undefined ? { most: length } : {}),
   };
 }
 
-function keyOrder(key: KeyRange & { most?: number }): RecordOrder {
-  const { offset, length, descending, most = Number.POSITIVE_INFINITY } = key;
+function keyOrder(key: KeyRange): RecordOrder {
+  const { offset, most, uniform, descending } = key;
   const sign = descending ? -1 : 1;
-  /** Where the key of a record ends: short records have short keys, or none. */
-  const endOf = (start: number, end: number) => Math.min(start + offset + (length ?? most), end);
-  // The leading bytes of keys of one length need not be looked at again.
-  const skip = length === undefined ? 0 : Math.min(leadingBytes, length);
 
-  const compare: RecordComparator = (a, aStart, aEnd, b, bStart, bEnd) => {
-    const aStop = endOf(aStart, aEnd);
-    const bStop = endOf(bStart, bEnd);
-    let i = aStart + offset;
-    let j = bStart + offset;
-    for (; i < aStop && j < bStop; i++, j++) {
-      const difference = (a[i] as number) - (b[j] as number);
-      if (difference !== 0) return sign * difference;
-    }
-    return sign * (aStop - i - (bStop - j));
-  };
-  const afterLeading: RecordComparator = (a, aStart, aEnd, b, bStart, bEnd) =>
-    length === skip ? 0 : compareFrom(a, aStart, aEnd, b, bStart, bEnd);
-  const compareFrom: RecordComparator = (a, aStart, aEnd, b, bStart, bEnd) => {
-    const aStop = endOf(aStart, aEnd);
-    const bStop = endOf(bStart, bEnd);
-    let j = bStart + offset + skip;
-    for (let i = aStart + offset + skip; i < aStop && j < bStop; i++, j++) {
-      const difference = (a[i] as number) - (b[j] as number);
-      if (difference !== 0) return sign * difference;
-    }
-    return 0;
-  };
-
-  const leading = (bytes: Buffer, start: number, end: number): number => {
-    const from = start + offset;
-    const stop = endOf(start, end);
-    let value = 0;
-    if (stop - from >= leadingBytes) {
-      value =
-        (((bytes[from] as number) << 16) |
-          ((bytes[from + 1] as number) << 8) |
-          (bytes[from + 2] as number)) *
-          2 ** 24 +
-        (((bytes[from + 3] as number) << 16) |
-          ((bytes[from + 4] as number) << 8) |
-          (bytes[from + 5] as number));
-    } else {
-      for (let i = 0; i < leadingBytes; i++) {
-        value = value * 256 + (from + i < stop ? (bytes[from + i] as number) : 0);
+  const compareFrom =
+    (skip: number): RecordComparator =>
+    (a, aStart, aEnd, b, bStart, bEnd) => {
+      const aLength = keyLength(key, aStart, aEnd);
+      const bLength = keyLength(key, bStart, bEnd);
+      const shorter = aLength < bLength ? aLength : bLength;
+      const i = aStart + offset;
+      const j = bStart + offset;
+      for (let at = skip; at < shorter; at++) {
+        const difference = (a[i + at] as number) - (b[j + at] as number);
+        if (difference !== 0) return sign * difference;
       }
-    }
+      return sign * (aLength - bLength);
+    };
+
+  const leading = (bytes: Uint8Array, start: number, end: number): number => {
+    const value = leadingOf(bytes, start + offset, keyLength(key, start, end));
     return descending ? leadingMax - value : value;
   };
-  return { compare: length === undefined ? compare : afterLeading, leading, key };
+  return {
+    compare: compareFrom(0),
+    leading,
+    // What short keys are filled up with might be part of longer ones.
+    compareTied: !uniform
+      ? compareFrom(0)
+      : most <= leadingBytes
+        ? () => 0
+        : compareFrom(leadingBytes),
+    key,
+  };
+}
+
+/** Bytes that the key of a record has. */
+export function keyLength({ offset, most }: KeyRange, start: number, end: number): number {
+  const there = end - start - offset;
+  return there <= 0 ? 0 : there < most ? there : most;
+}
+
+/** The first bytes of a key as a number, zeros behind short ones. */
+function leadingOf(bytes: Uint8Array, from: number, length: number): number {
+  if (length >= leadingBytes) {
+    const high =
+      ((bytes[from] as number) << 16) |
+      ((bytes[from + 1] as number) << 8) |
+      (bytes[from + 2] as number);
+    const low =
+      ((bytes[from + 3] as number) << 16) |
+      ((bytes[from + 4] as number) << 8) |
+      (bytes[from + 5] as number);
+    return high * 2 ** 24 + low;
+  }
+  let value = 0;
+  for (let i = 0; i < leadingBytes; i++) {
+    value = value * 256 + (i < length ? (bytes[from + i] as number) : 0);
+  }
+  return value;
 }
