@@ -18,10 +18,24 @@ export function createGuard(
       "'enforce' or 'observe'",
     );
   }
+  const { share } = options;
+  if (share !== undefined && (typeof share !== 'string' || share === '')) {
+    throw new ArgumentTypeError(
+      'ERR_OOM_GUARD_INVALID_ARGUMENT',
+      'share',
+      share,
+      'a non-empty string',
+    );
+  }
   const dependencies: GuardDependencies = {
     ...processDependencies,
     readings: options.readings ?? processDependencies.readings,
     clock: options.clock ?? processDependencies.clock,
+    // Its clock and its numbers are this process's.
+    ledger:
+      options.readings === undefined && options.clock === undefined
+        ? processDependencies.ledger
+        : undefined,
     // It would watch this process, not the numbers that were brought along.
     watch: options.readings === undefined ? processDependencies.watch : undefined,
   };

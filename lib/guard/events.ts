@@ -1,4 +1,5 @@
 import type { RefusalSource } from '../errors';
+import type { LeakReport } from '../pool';
 import type { ReclaimReport } from '../reclaim';
 
 /** Something in the setup that is probably not meant. */
@@ -51,4 +52,6 @@ export interface GuardEvents {
   refuse: [GuardRefusal];
   trip: [GuardTrip];
   reclaim: [ReclaimReport];
+  /** A reservation was dropped without being closed. Without a listener: a process warning. */
+  leak: [LeakReport];
 }

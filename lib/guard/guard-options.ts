@@ -1,6 +1,6 @@
 import type { MemoryBreakerOptions } from '../breaker';
 import type { Readings } from '../counting/readings';
-import type { MemoryPool } from '../pool';
+import type { MemoryPool, ProcessLedgerOptions, UsageLedger } from '../pool';
 import type { Size } from '../sizes';
 
 /** What a guard does: refuse and shed, only count what it would have, or, without a limit, track. */
@@ -17,7 +17,7 @@ export interface MemoryGuardOptions {
   /** `'enforce'`, the default, refuses and sheds; `'observe'` counts what it would have done. */
   mode?: 'enforce' | 'observe' | undefined;
   /**
-   * What decides beside real usage, which is checked first. Default a `GreedyMemoryPool` of the
+   * What decides beside real usage, which is checked first. Default a `FairSpillPool` of the
    * limit.
    */
   pool?: MemoryPool | undefined;
@@ -35,6 +35,19 @@ export interface MemoryGuardOptions {
   containerCheck?: boolean | undefined;
   /** For how long a grant counts beside usage, ms. Default 1000. See `RealUsagePool`. */
   pendingMs?: number | undefined;
+  /**
+   * Guards of this process, in whichever Worker, that have the same name here share what they have
+   * reserved. Default: all guards without a `pool` of their own do, and those with one share with
+   * those that have one of the same kind and limit. Usage and pending grants always count for all.
+   */
+  share?: string | undefined;
+  /** How much of the limit is kept for consumers that cannot spill. Default 0. See `RealUsagePool`. */
+  unspillableReserve?: Size | undefined;
+  /**
+   * By how much a consumer may pass the limit while its spill callback runs. Default 10 % of the
+   * limit, at most 64 MiB.
+   */
+  spillExemption?: Size | undefined;
   /** When a task is shed. Default: over the limit at 3 checks in a row and for 100 ms. */
   breaker?: Pick<MemoryBreakerOptions, 'checks' | 'holdMs'> | undefined;
 }
@@ -44,6 +57,8 @@ export interface GuardDependencies {
   /** Starts counting and says whether it works. */
   startCounting: () => { readonly available: boolean; readonly reason?: string | undefined };
   readings: Readings;
+  /** What all isolates of the process share; `undefined` where that is not possible. */
+  ledger?: ((options: ProcessLedgerOptions) => UsageLedger | undefined) | undefined;
   /** Gives freed memory back to the kernel, off this thread. */
   releaseFreeMemory: () => Promise<void>;
   /** Milliseconds, monotonic. */

@@ -1,5 +1,6 @@
 import os from 'node:os';
 import { processReadings, releaseFreeMemory, startCounting, Watchdog } from '../counting';
+import { ProcessLedger } from '../pool';
 import { createGuard } from './create';
 import type { GuardDependencies, MemoryGuardOptions } from './guard-options';
 import type { MemoryGuard } from './memory-guard';
@@ -19,6 +20,7 @@ export type { MemoryGuard } from './memory-guard';
 const PROCESS: GuardDependencies = {
   startCounting,
   readings: processReadings,
+  ledger: (options) => ProcessLedger.open(options),
   releaseFreeMemory,
   clock: () => performance.now(),
   totalMemory: () => os.totalmem(),

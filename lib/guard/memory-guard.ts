@@ -3,14 +3,17 @@ import { type BatchBreaker, MemoryBreaker } from '../breaker';
 import type { Readings } from '../counting/readings';
 import { ArgumentTypeError, type RefusalSource, StateError } from '../errors';
 import {
-  GreedyMemoryPool,
+  FairSpillPool,
+  type LeakReport,
   type MemoryPool,
   type MemoryReservation,
   type PoolObserver,
   RealUsagePool,
   type SpillReport,
   UnboundedMemoryPool,
+  type UsageLedger,
 } from '../pool';
+import { warnOfLeak } from '../pool/leaks';
 import { MemoryReclaimer, type ReclaimReport } from '../reclaim';
 import type { GuardEvents, GuardWarning } from './events';
 import type { GuardLimit } from './guard-limit';
@@ -21,6 +24,7 @@ import { ObservingPool } from './observing-pool';
 import { RssAdvisory } from './rss-advisory';
 
 const SAMPLE_MS = 1000;
+const DEFAULT_PENDING_MS = 1000;
 
 /** What the factory has found out before there is a guard. */
 export interface GuardSetup {
@@ -47,6 +51,7 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
   readonly #tasks = new Map<number, GuardTask>();
   readonly #context: TaskContext;
   #watchedPeak: () => number = () => 0;
+  readonly #ledger: UsageLedger | undefined;
   readonly #stops: (() => void)[] = [];
   #wasTripped = false;
   #closed = false;
@@ -68,6 +73,10 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
       onReport: (report) => this.#reclaimed(report),
     });
     const limit = setup.limit.bytes;
+    this.#ledger = dependencies.ledger?.({
+      key: shareKey(options),
+      pendingMs: options.pendingMs ?? DEFAULT_PENDING_MS,
+    });
     this.pool = this.#makePool(limit, options, dependencies);
     // Made even where there is no limit, so that a wrong option is found on every machine.
     const breaker = new MemoryBreaker({
@@ -196,7 +205,9 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
   }
 
   #notePeak(): void {
-    this.#counters.peakUsage = Math.max(this.#counters.peakUsage, this.#watchedPeak());
+    const { peakUsage } = this.#counters;
+    const asked = this.#ledger?.peakUsage ?? 0;
+    this.#counters.peakUsage = Math.max(peakUsage, asked, this.#watchedPeak());
   }
 
   #breakerFor(task: GuardTask): BatchBreaker | undefined {
@@ -241,13 +252,14 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
     const observer: PoolObserver = {
       refused: (source, reservation, bytes) => this.#refused(source, reservation, bytes),
       spilled: (report) => this.#spilled(report),
+      leaked: (report) => this.#leaked(report),
     };
     const clock = this.#clock;
     const declared =
       options.pool ??
       (limit === undefined
         ? new UnboundedMemoryPool({ clock, observer })
-        : new GreedyMemoryPool(limit, { clock }));
+        : new FairSpillPool(limit, { clock }));
     const real = new RealUsagePool(declared, {
       limit: limit ?? Number.MAX_SAFE_INTEGER,
       readings: this.#readings,
@@ -256,6 +268,9 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
       containerMargin: options.containerMargin,
       containerCheck: options.containerCheck,
       pendingMs: options.pendingMs,
+      unspillableReserve: options.unspillableReserve,
+      spillExemption: options.spillExemption,
+      ledger: this.#ledger,
       delay: dependencies.delay,
       clock,
       observer,
@@ -315,6 +330,14 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
     this.#counters.spilledBytes += freed;
   }
 
+  #leaked(report: LeakReport): void {
+    if (this.listenerCount('leak') > 0) {
+      this.#emit('leak', report);
+    } else {
+      warnOfLeak(report);
+    }
+  }
+
   #reclaimed(report: ReclaimReport): void {
     this.#counters.reclaims[report.kind] += 1;
     this.#emit('reclaim', report);
@@ -339,4 +362,19 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
       });
     }
   }
+}
+
+/**
+ * Guards that were given no pool of their own share what they have reserved; those that were, with
+ * the guards of other isolates that were given one of the same kind and limit.
+ */
+function shareKey({ share, pool }: MemoryGuardOptions): string {
+  if (share !== undefined) {
+    return `named/${share}`;
+  }
+  if (pool === undefined) {
+    return 'default';
+  }
+  const { memoryLimit } = pool;
+  return `${pool.name}/${memoryLimit.kind === 'finite' ? memoryLimit.bytes : memoryLimit.kind}`;
 }

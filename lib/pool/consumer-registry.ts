@@ -16,8 +16,10 @@ export class ConsumerAccount {
     this.consumer = consumer;
   }
 
-  add(bytes: number): void {
+  /** Adds bytes, of which so many were taken without asking. */
+  add(bytes: number, overcommitted: number): void {
     this.reserved += bytes;
+    this.overcommitted += overcommitted;
     if (this.reserved > this.peak) {
       this.peak = this.reserved;
     }

@@ -1,5 +1,6 @@
 import type { ContainerReading } from '../counting/readings';
 import { parseSize, type Size } from '../sizes';
+import type { LedgerLimits, UsageLedger } from './usage-ledger';
 
 const MIB = 2 ** 20;
 const DEFAULT_MARGIN_RATIO = 0.1;
@@ -16,19 +17,16 @@ export interface ContainerHeadroomOptions {
 }
 
 /**
- * Whether the container has room. The kernel's figure takes a file to read, so a recent reading may
+ * What the container has room for. The kernel's figure takes a file to read, so a recent reading may
  * say yes; it never says no, that takes a fresh one.
  */
 export class ContainerHeadroom {
   readonly #read: () => ContainerReading | undefined;
   readonly #margin: Size | undefined;
   readonly #maxAgeMs: number;
-  #readAt = Number.NEGATIVE_INFINITY;
   #anon = 0;
   #limit = Number.POSITIVE_INFINITY;
   #containerLimit: number | undefined;
-  /** Bytes let in since the reading that existed already, so that it may have missed them. */
-  #unseen = 0;
 
   /** @throws ArgumentTypeError or ArgumentRangeError `ERR_OOM_GUARD_INVALID_SIZE` for the margin */
   constructor({ read, margin, maxAgeMs }: ContainerHeadroomOptions) {
@@ -48,11 +46,12 @@ export class ContainerHeadroom {
     return this.#anon;
   }
 
-  /** Reads now. */
-  refresh(now: number): void {
+  /** Reads now, and sets what a ledger is to hold requests to. */
+  refresh(ledger: UsageLedger, limits: LedgerLimits): void {
+    // Before the reading: what comes to exist meanwhile may have been missed by it.
+    ledger.tick();
+    limits.roomExisting = ledger.existing;
     const reading = this.#read();
-    this.#readAt = now;
-    this.#unseen = 0;
     this.#anon = reading?.anon ?? 0;
     if (reading?.limit !== this.#containerLimit) {
       this.#containerLimit = reading?.limit;
@@ -61,24 +60,9 @@ export class ContainerHeadroom {
           ? Number.POSITIVE_INFINITY
           : Math.max(0, reading.limit - marginOf(this.#margin, reading.limit));
     }
-  }
-
-  /** Whether `needed` bytes have room beside what is charged and pending. */
-  allows(needed: number, alreadyAllocated: number, pending: number, now: number): boolean {
-    const total = pending + needed;
-    if (
-      now - this.#readAt <= this.#maxAgeMs &&
-      this.#anon + this.#unseen + alreadyAllocated + total <= this.#limit
-    ) {
-      return true;
-    }
-    this.refresh(now);
-    return this.#anon + total <= this.#limit;
-  }
-
-  /** Bytes that exist were let in. */
-  admitted(alreadyAllocated: number): void {
-    this.#unseen += alreadyAllocated;
+    limits.room = Math.max(0, this.#limit - this.#anon);
+    // Over the limit not even what exists already is let in.
+    limits.roomUntil = this.#anon > this.#limit ? -1 : ledger.now + this.#maxAgeMs;
   }
 }
 

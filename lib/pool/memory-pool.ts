@@ -1,12 +1,18 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type RefusalSource, ResourcesExhaustedError } from '../errors';
+import { parseSize, type Size } from '../sizes';
 import { ArrivalQueue } from './arrival-queue';
 import { type ConsumerAccount, ConsumerRegistry } from './consumer-registry';
 import type { GrowRequest, GrowVerdict } from './grow-request';
 import type { MemoryConsumer } from './memory-consumer';
 import type { MemoryLimit } from './memory-limit';
 import type { MemoryReservation } from './memory-reservation';
+import type { Delay } from './patience';
 import type { PoolObserver, SpillReport } from './pool-observer';
-import { insideSpill, spillConsumer } from './spill';
+import { describeFailure, insideSpill, insideSpillOf, noteRecursion, spillConsumer } from './spill';
+
+/** How often somebody who waits for others to give back looks again, ms. */
+const LOOK_AGAIN_MS = 25;
 
 /** Options that every pool takes. */
 export interface MemoryPoolOptions {
@@ -14,6 +20,13 @@ export interface MemoryPoolOptions {
   observer?: PoolObserver | undefined;
   /** Milliseconds, monotonic. Default `performance.now`. */
   clock?: (() => number) | undefined;
+  /** Waits, ms. Default a timer. */
+  delay?: Delay | undefined;
+  /**
+   * By how much a consumer may pass every limit while its spill callback runs, for the buffer that
+   * spilling takes: bytes, text, or 0, the default, for nothing.
+   */
+  spillExemption?: Size | undefined;
 }
 
 /** The numbers of a refusal, bytes. */
@@ -33,12 +46,23 @@ export abstract class MemoryPool {
   readonly observer: PoolObserver | undefined;
   /** Milliseconds, monotonic. */
   readonly clock: () => number;
+  /** Waits, ms. */
+  readonly delay: Delay;
+  /** By how much a consumer may pass every limit while its spill callback runs, bytes. */
+  readonly spillExemption: number;
   readonly #consumers = new ConsumerRegistry();
   readonly #queue = new ArrivalQueue();
+  #waiting: { readonly request: GrowRequest; source: RefusalSource } | undefined;
+  #wake: (() => void) | undefined;
 
+  /** @throws ArgumentTypeError or ArgumentRangeError `ERR_OOM_GUARD_INVALID_SIZE` */
   constructor(options: MemoryPoolOptions = {}) {
     this.observer = options.observer;
     this.clock = options.clock ?? (() => performance.now());
+    this.delay = options.delay ?? ((ms, rest) => sleep(ms, undefined, rest));
+    const { spillExemption = 0 } = options;
+    this.spillExemption =
+      spillExemption === 0 ? 0 : parseSize(spillExemption, { name: 'spillExemption' });
   }
 
   /** Short name of the policy, such as `greedy`. */
@@ -67,6 +91,16 @@ export abstract class MemoryPool {
     alreadyAllocated: number,
   ): void;
 
+  /** `reserved`, and what pools of other isolates hold under the same limit. */
+  get totalReserved(): number {
+    return this.reserved;
+  }
+
+  /** What one consumer may hold at most, as things stand; a hint, not a promise. */
+  memoryLimitFor(_consumer: MemoryConsumer): MemoryLimit {
+    return this.memoryLimit;
+  }
+
   /** Takes `bytes` back; never more than the reservation held. */
   abstract shrink(reservation: MemoryReservation, bytes: number): void;
 
@@ -87,6 +121,59 @@ export abstract class MemoryPool {
   /** `bytes` of what was granted exist by now. */
   allocated(_reservation: MemoryReservation, _bytes: number): void {}
 
+  /** `bytes` of what one reservation held are held by a sibling now. */
+  moved(_from: MemoryReservation, _to: MemoryReservation, _bytes: number): void {}
+
+  /** Forgets what it has cached of the numbers that it decides on. */
+  refresh(): void {}
+
+  /**
+   * Whether what `other` holds, or would take, stands in the way of a request of `consumer` that
+   * `source` has refused. Only those who do are made to spill for it, and have to wait for it.
+   */
+  contends(
+    _source: RefusalSource,
+    _consumer: MemoryConsumer,
+    _bytes: number,
+    _other: MemoryConsumer,
+  ): boolean {
+    return true;
+  }
+
+  /**
+   * Books a refused request after all, where the caller is the spill callback of the consumer that
+   * asks and has not used up its exemption. Outside the callback, and in one that another spill has
+   * called, there is none.
+   */
+  exempt(reservation: MemoryReservation, account: ConsumerAccount, bytes: number, existing: number) {
+    if (account.exempted + bytes > this.spillExemption || !insideSpillOf(account)) {
+      return false;
+    }
+    this.overcommit(reservation, bytes, existing);
+    account.exempted += bytes;
+    return true;
+  }
+
+  /**
+   * The check that keeps a newcomer's `tryGrow` from what somebody waits for, if somebody does. A
+   * spill callback never has to wait: they wait for it.
+   */
+  standsInLine(consumer: MemoryConsumer): RefusalSource | undefined {
+    const waiting = this.#waiting;
+    if (waiting === undefined || waiting.request.patience?.over === true || insideSpill()) {
+      return undefined;
+    }
+    const { request, source } = waiting;
+    return this.contends(source, request.reservation.consumer, request.bytes, consumer)
+      ? source
+      : undefined;
+  }
+
+  /** Something was given back: whoever waits for that looks again. */
+  released(): void {
+    this.#wake?.();
+  }
+
   /** Whether a `grow` has to queue behind others. A spill callback never does: they wait for it. */
   mustQueue(): boolean {
     return !this.#queue.idle && !insideSpill();
@@ -95,18 +182,24 @@ export abstract class MemoryPool {
   /**
    * Gets a refused request granted, or throws. In order of arrival, one at a time.
    *
-   * @throws ResourcesExhaustedError when no room could be made
+   * @throws ResourcesExhaustedError when no room could be made, or the deadline has passed
+   * @throws the reason of its signal when that has aborted
    */
   async makeRoom(request: GrowRequest): Promise<void> {
     if (insideSpill()) {
       // Whoever waits for this spill to end holds the queue; joining it would never end.
       const verdict = request.attempt();
       if (verdict !== 'granted') {
+        noteRecursion();
         throw this.#refuse(request, verdict, []);
       }
       return;
     }
-    await this.#queue.run(() => this.#serve(request));
+    const { patience } = request;
+    const served = this.#queue.run(() => this.#serve(request));
+    await (patience?.wait(served, this.delay, () =>
+      this.#refuse(request, this.#waiting?.source ?? 'pool', []),
+    ) ?? served);
   }
 
   /**
@@ -138,6 +231,7 @@ export abstract class MemoryPool {
   }
 
   async #serve(request: GrowRequest): Promise<void> {
+    this.refresh();
     let verdict = request.attempt();
     if (verdict === 'granted') {
       return;
@@ -145,11 +239,38 @@ export abstract class MemoryPool {
     if (!this.couldEverFit(request, verdict)) {
       throw this.#refuse(request, verdict, []);
     }
-    verdict = await this.reclaim(request, verdict);
-    const spills: SpillReport[] = [];
+    const waiting = { request, source: verdict };
+    this.#waiting = waiting;
+    try {
+      const spills: SpillReport[] = [];
+      verdict = await this.reclaim(request, verdict);
+      verdict = await this.#spill(request, verdict, spills);
+      if (verdict !== 'granted') {
+        waiting.source = verdict;
+        verdict = await this.reclaimPutOff(request, verdict);
+      }
+      verdict = await this.#waitForOthers(request, verdict);
+      if (verdict !== 'granted') {
+        request.patience?.check();
+        throw this.#refuse(request, verdict, spills);
+      }
+    } finally {
+      this.#waiting = undefined;
+    }
+  }
+
+  async #spill(
+    request: GrowRequest,
+    refused: GrowVerdict,
+    spills: SpillReport[],
+  ): Promise<GrowVerdict> {
     const asked = new Set<ConsumerAccount>();
+    let verdict = refused;
     while (verdict !== 'granted') {
-      const largest = this.consumers.largestSpillable(asked);
+      const source = verdict;
+      const largest = this.consumers.largestSpillable(asked, (consumer) =>
+        this.contends(source, request.reservation.consumer, request.bytes, consumer),
+      );
       if (largest === undefined) {
         break;
       }
@@ -157,17 +278,54 @@ export abstract class MemoryPool {
       const report = await spillConsumer(largest, request.bytes);
       spills.push(report);
       this.observer?.spilled(report);
+      this.refresh();
       verdict = request.attempt();
       if (verdict !== 'granted') {
         verdict = await this.reclaimSpilled(request, verdict);
       }
     }
-    if (verdict !== 'granted') {
-      verdict = await this.reclaimPutOff(request, verdict);
+    return verdict;
+  }
+
+  /** Until the deadline, if there is one: nothing can be made to give back, but somebody may. */
+  async #waitForOthers(request: GrowRequest, refused: GrowVerdict): Promise<GrowVerdict> {
+    let verdict = refused;
+    const { patience } = request;
+    while (verdict !== 'granted' && patience?.hasDeadline === true) {
+      const left = patience.deadlineAt - this.clock();
+      if (left <= 0) {
+        break;
+      }
+      const released = await this.#nextRelease(Math.min(left, LOOK_AGAIN_MS));
+      this.refresh();
+      verdict = request.attempt();
+      if (released && verdict !== 'granted') {
+        verdict = await this.reclaim(request, verdict);
+      }
     }
-    if (verdict !== 'granted') {
-      throw this.#refuse(request, verdict, spills);
+    return verdict;
+  }
+
+  /** Waits for something to be given back, at most `ms`; false when nothing was. */
+  async #nextRelease(ms: number): Promise<boolean> {
+    const timer = new AbortController();
+    let released = false;
+    try {
+      await Promise.race([
+        new Promise<void>((resolve) => {
+          this.#wake = () => {
+            released = true;
+            resolve();
+          };
+        }),
+        this.delay(ms, { signal: timer.signal }),
+      ]);
+    } finally {
+      this.#wake = undefined;
+      // A timer that ends early rejects, after the race is over.
+      timer.abort();
     }
+    return released;
   }
 
   #refuse(
@@ -182,7 +340,7 @@ export abstract class MemoryPool {
       requested: bytes,
       source,
       consumer: `${reservation.consumer.name}#${reservation.consumer.id}`,
-      reserved: this.reserved,
+      reserved: this.totalReserved,
       limit,
       measured,
       available: limit === undefined ? undefined : Math.max(0, limit - measured),
@@ -192,11 +350,4 @@ export abstract class MemoryPool {
       cause: errors.length > 1 ? new AggregateError(errors, 'Spilling failed') : errors[0],
     });
   }
-}
-
-function describeFailure({ consumer, freed, error }: SpillReport): string[] {
-  if (error !== undefined) {
-    return [`${consumer} failed (${error instanceof Error ? error.message : String(error)})`];
-  }
-  return freed === 0 ? [`${consumer} freed nothing`] : [];
 }

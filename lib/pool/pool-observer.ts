@@ -11,6 +11,18 @@ export interface SpillReport {
   readonly freed: number;
   /** What it threw, if it did. */
   readonly error: unknown;
+  /** Whether it asked for room that only a spill could have made, its own too. */
+  readonly recursed: boolean;
+  /** Of what it was exempted for while it ran, what it has not given back, bytes. */
+  readonly kept: number;
+}
+
+/** A reservation that nobody can give back any more. */
+export interface LeakReport {
+  /** Whose it was. */
+  readonly consumer: string;
+  /** What it held, bytes. They have been given back to the pool. */
+  readonly bytes: number;
 }
 
 /** Told what a pool decides. Must not throw and must not call back into the pool. */
@@ -19,4 +31,6 @@ export interface PoolObserver {
   refused(source: RefusalSource, reservation: MemoryReservation, bytes: number): void;
   /** A spill callback has ended. */
   spilled(report: SpillReport): void;
+  /** A reservation was collected as garbage without being closed. Default: a process warning. */
+  leaked?(report: LeakReport): void;
 }

@@ -1,20 +1,24 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import type { Readings } from '../counting/readings';
+import type { HeapReading, Readings } from '../counting/readings';
 import { ArgumentRangeError, ArgumentTypeError, type RefusalSource } from '../errors';
 import { parseSize, type Size } from '../sizes';
-import type { ConsumerRegistry } from './consumer-registry';
 import { ContainerHeadroom } from './container-headroom';
 import type { GrowRequest, GrowVerdict } from './grow-request';
+import { LocalLedger } from './local-ledger';
 import type { MemoryConsumer } from './memory-consumer';
-import type { MemoryLimit } from './memory-limit';
-import { MemoryPool, type MemoryPoolOptions, type RefusalFigures } from './memory-pool';
+import type { MemoryPool, MemoryPoolOptions, RefusalFigures } from './memory-pool';
+import { MemoryPoolDecorator } from './memory-pool-decorator';
 import type { MemoryReservation } from './memory-reservation';
 import { PendingGrants } from './pending-grants';
 import type { Reclaimer, WhenLimited } from './reclaimer';
+import type { LedgerLimits, UsageLedger } from './usage-ledger';
 
 const DEFAULT_HEAP_RATIO = 0.8;
 const DEFAULT_PENDING_MS = 1000;
 const DEFAULT_CONTAINER_MAX_AGE_MS = 10;
+const DEFAULT_EXEMPTION_RATIO = 0.1;
+const DEFAULT_EXEMPTION_MAX = 64 * 2 ** 20;
+/** Waiting for a grant to age ends after as many steps as a grant can count, and one for the clock. */
+const MOST_STEPS = 10;
 
 /** Options of {@link RealUsagePool}. */
 export interface RealUsagePoolOptions extends MemoryPoolOptions {
@@ -40,8 +44,19 @@ export interface RealUsagePoolOptions extends MemoryPoolOptions {
    * allocated, ms, over 0. Default 1000.
    */
   pendingMs?: number | undefined;
-  /** Waits, ms. Default a timer. */
-  delay?: ((ms: number) => Promise<unknown>) | undefined;
+  /**
+   * Where requests are compared with the limit and booked. Default a ledger of this pool's own, made
+   * of `readings`; a `ProcessLedger` shares with the other isolates and needs no readings of usage.
+   * `pendingMs` then has to be the one that it was opened with.
+   */
+  ledger?: UsageLedger | undefined;
+  /**
+   * How much of the limit is kept for consumers that cannot spill: those that can leave it alone
+   * until the others hold as much. Bytes, text, or 0, the default.
+   */
+  unspillableReserve?: Size | undefined;
+  /** See {@link MemoryPoolOptions.spillExemption}. Default 10 % of the limit, at most 64 MiB. */
+  spillExemption?: Size | undefined;
 }
 
 /**
@@ -54,53 +69,47 @@ export interface RealUsagePoolOptions extends MemoryPoolOptions {
  *
  * A grant is pending until its consumer says that it has allocated
  * ({@link MemoryReservation.allocated}), gives it back, or `pendingMs` has passed: two callers are
- * never let in on the same reading.
+ * never let in on the same reading. With a `ProcessLedger` that holds for the callers of all
+ * isolates, and what their pools have reserved together is held to the inner pool's limit.
  */
-export class RealUsagePool extends MemoryPool {
+export class RealUsagePool extends MemoryPoolDecorator {
   override readonly name = 'real_usage';
-  readonly #inner: MemoryPool;
   readonly #limit: number;
   readonly #readings: Readings;
   readonly #reclaimer: Reclaimer | undefined;
   readonly #heapRatio: number;
   readonly #container: ContainerHeadroom | undefined;
-  readonly #delay: (ms: number) => Promise<unknown>;
-  readonly #pendingMs: number;
-  readonly #pending: PendingGrants;
-  readonly #heapPending: PendingGrants;
-  readonly #totals: readonly PendingGrants[];
-  readonly #heapTotals: readonly PendingGrants[];
+  readonly #ledger: UsageLedger;
+  readonly #limits: LedgerLimits;
+  readonly #heapPending = new PendingGrants();
   readonly #pendingOf = new WeakMap<MemoryReservation, PendingGrants>();
 
   /**
-   * @throws ArgumentTypeError or ArgumentRangeError `ERR_OOM_GUARD_INVALID_SIZE` for the limit and
-   *   the margin, `ERR_OOM_GUARD_INVALID_ARGUMENT` for the rest
+   * @throws ArgumentTypeError or ArgumentRangeError `ERR_OOM_GUARD_INVALID_SIZE` for the limit, the
+   *   margin, the reserve and the exemption, `ERR_OOM_GUARD_INVALID_ARGUMENT` for the rest
    */
   constructor(inner: MemoryPool, options: RealUsagePoolOptions) {
-    // Not instanceof: it may come from another copy of this package.
-    if (typeof inner?.requestGrow !== 'function') {
-      throw new ArgumentTypeError(
-        'ERR_OOM_GUARD_INVALID_ARGUMENT',
-        'inner pool',
-        inner,
-        'a MemoryPool',
-      );
-    }
-    super({
-      observer: options.observer ?? inner.observer,
-      clock: options.clock ?? inner.clock,
+    const limit = parseSize(options.limit, { name: 'limit' });
+    super(inner, {
+      ...options,
+      spillExemption: options.spillExemption ?? defaultExemption(limit),
     });
-    this.#inner = inner;
-    this.#limit = parseSize(options.limit, { name: 'limit' });
+    this.#limit = limit;
     this.#readings = options.readings;
     this.#reclaimer = options.reclaimer;
     this.#heapRatio = checkNumber('heapRatio', options.heapRatio ?? DEFAULT_HEAP_RATIO, 1);
-    this.#pendingMs = checkNumber('pendingMs', options.pendingMs ?? DEFAULT_PENDING_MS);
-    this.#pending = new PendingGrants(this.#pendingMs);
-    this.#heapPending = new PendingGrants(this.#pendingMs);
-    this.#totals = [this.#pending];
-    this.#heapTotals = [this.#pending, this.#heapPending];
-    this.#delay = options.delay ?? sleep;
+    const pendingMs = checkNumber('pendingMs', options.pendingMs ?? DEFAULT_PENDING_MS);
+    const { clock } = this;
+    this.#ledger =
+      options.ledger ?? new LocalLedger({ readings: options.readings, clock, pendingMs });
+    this.#limits = {
+      usage: limit,
+      reserved: Number.MAX_SAFE_INTEGER,
+      unspillableReserve: reserveOf(options.unspillableReserve, limit),
+      room: Number.POSITIVE_INFINITY,
+      roomExisting: 0,
+      roomUntil: Number.POSITIVE_INFINITY,
+    };
     if (options.containerCheck !== false) {
       this.#container = new ContainerHeadroom({
         read: () => this.#readings.container(),
@@ -110,6 +119,8 @@ export class RealUsagePool extends MemoryPool {
           options.containerMaxAgeMs ?? DEFAULT_CONTAINER_MAX_AGE_MS,
         ),
       });
+      // Read when it is first needed.
+      this.#limits.roomUntil = -1;
     }
   }
 
@@ -118,33 +129,13 @@ export class RealUsagePool extends MemoryPool {
     return this.#limit;
   }
 
-  /** Bytes granted that are not yet counted as allocated. */
+  /** Bytes granted that are not yet counted as allocated, whoever in the process got them. */
   get pending(): number {
-    return this.#pending.total(this.clock());
+    return this.#ledger.pending;
   }
 
-  override get reserved(): number {
-    return this.#inner.reserved;
-  }
-
-  override get memoryLimit(): MemoryLimit {
-    return this.#inner.memoryLimit;
-  }
-
-  override get consumers(): ConsumerRegistry {
-    return this.#inner.consumers;
-  }
-
-  override toString(): string {
-    return this.#inner.toString();
-  }
-
-  override register(consumer: MemoryConsumer): void {
-    this.#inner.register(consumer);
-  }
-
-  override unregister(consumer: MemoryConsumer): void {
-    this.#inner.unregister(consumer);
+  override get totalReserved(): number {
+    return this.#ledger.reserved;
   }
 
   override requestGrow(
@@ -152,24 +143,27 @@ export class RealUsagePool extends MemoryPool {
     bytes: number,
     alreadyAllocated: number,
   ): GrowVerdict {
-    const now = this.clock();
+    const { consumer } = reservation;
     const needed = bytes - alreadyAllocated;
-    const pending = this.#pending.total(now);
-    if (this.#readings.usage() + pending + needed > this.#limit) {
-      return 'usage';
+    if (consumer.in === 'heap' && !this.#heapAllows(needed)) {
+      return 'heap';
     }
-    if (reservation.consumer.in === 'heap') {
-      const { used, limit } = this.#readings.heap();
-      if (used + this.#heapPending.total(now) + needed > limit * this.#heapRatio) {
-        return 'heap';
-      }
+    const inner = this.inner.memoryLimit;
+    this.#limits.reserved = inner.kind === 'finite' ? inner.bytes : Number.MAX_SAFE_INTEGER;
+    let verdict: GrowVerdict = this.#ledger.book(bytes, needed, consumer.canSpill, this.#limits);
+    if (verdict === 'container') {
+      verdict = this.#bookAfterReading(bytes, needed, consumer.canSpill);
     }
-    if (this.#container?.allows(needed, alreadyAllocated, pending, now) === false) {
-      return 'container';
+    if (verdict !== 'granted') {
+      return verdict;
     }
-    const verdict = this.#inner.requestGrow(reservation, bytes, alreadyAllocated);
+    const { step } = this.#ledger;
+    verdict = this.inner.requestGrow(reservation, bytes, alreadyAllocated);
     if (verdict === 'granted') {
-      this.#book(reservation, needed, alreadyAllocated, now);
+      this.#book(reservation, needed, step);
+    } else {
+      this.#ledger.giveBack(bytes, consumer.canSpill);
+      this.#ledger.retire(step, needed, false);
     }
     return verdict;
   }
@@ -179,38 +173,72 @@ export class RealUsagePool extends MemoryPool {
     bytes: number,
     alreadyAllocated: number,
   ): void {
-    this.#inner.overcommit(reservation, bytes, alreadyAllocated);
-    this.#book(reservation, bytes - alreadyAllocated, alreadyAllocated, this.clock());
+    this.inner.overcommit(reservation, bytes, alreadyAllocated);
+    const needed = bytes - alreadyAllocated;
+    this.#ledger.bookUnchecked(bytes, needed, reservation.consumer.canSpill);
+    this.#book(reservation, needed, this.#ledger.step);
   }
 
   override shrink(reservation: MemoryReservation, bytes: number): void {
-    this.#inner.shrink(reservation, bytes);
+    this.inner.shrink(reservation, bytes);
+    this.#ledger.giveBack(bytes, reservation.consumer.canSpill);
     this.#retire(reservation, bytes, 'newest');
   }
 
   override allocated(reservation: MemoryReservation, bytes: number): void {
-    this.#inner.allocated(reservation, bytes);
-    this.#container?.admitted(bytes);
+    this.inner.allocated(reservation, bytes);
     this.#retire(reservation, bytes, 'oldest');
   }
 
+  override moved(from: MemoryReservation, to: MemoryReservation, bytes: number): void {
+    this.inner.moved(from, to, bytes);
+    const own = this.#pendingOf.get(from);
+    if (own !== undefined) {
+      own.moveTo(this.#wheelOf(to), bytes, this.#ledger.tick());
+    }
+  }
+
+  override refresh(): void {
+    this.inner.refresh();
+    this.#ledger.refresh();
+  }
+
+  override contends(
+    source: RefusalSource,
+    consumer: MemoryConsumer,
+    bytes: number,
+    other: MemoryConsumer,
+  ): boolean {
+    switch (source) {
+      case 'pool':
+        return this.inner.contends(source, consumer, bytes, other);
+      case 'heap':
+        return other.in === 'heap';
+      default:
+        return true;
+    }
+  }
+
   override refusalFigures(source: RefusalSource, reservation: MemoryReservation): RefusalFigures {
-    const now = this.clock();
     const live = this.#readings.live();
-    const pending = this.#pending.total(now);
+    const { pending } = this.#ledger;
     switch (source) {
       case 'usage':
-        return { limit: this.#limit, measured: this.#readings.usage() + pending, live };
+        return {
+          limit: this.#limit - this.#keptFrom(reservation.consumer),
+          measured: this.#readings.usage() + pending,
+          live,
+        };
       case 'heap': {
-        const { used, limit } = this.#readings.heap();
+        const { used, limit } = this.#heap();
         return {
           limit: Math.floor(limit * this.#heapRatio),
-          measured: used + this.#heapPending.total(now),
+          measured: used + this.#heapPending.total(this.#ledger.step),
           live,
         };
       }
       case 'container': {
-        this.#container?.refresh(now);
+        this.#container?.refresh(this.#ledger, this.#limits);
         const limit = this.#container?.limit ?? Number.POSITIVE_INFINITY;
         return {
           limit: Number.isFinite(limit) ? limit : undefined,
@@ -219,7 +247,7 @@ export class RealUsagePool extends MemoryPool {
         };
       }
       case 'pool':
-        return { ...this.#inner.refusalFigures(source, reservation), live };
+        return { ...this.#poolFigures(reservation), live };
     }
   }
 
@@ -277,7 +305,7 @@ export class RealUsagePool extends MemoryPool {
       return verdict;
     }
     request.suppressed.delete('slack');
-    return request.attempt();
+    return this.#attemptAnew(request);
   }
 
   async #collectGarbage(
@@ -294,7 +322,7 @@ export class RealUsagePool extends MemoryPool {
       return verdict;
     }
     request.suppressed.delete('garbage');
-    return request.attempt();
+    return this.#attemptAnew(request);
   }
 
   /** Giving back every page this process has would be enough. More than that slack cannot be. */
@@ -313,15 +341,19 @@ export class RealUsagePool extends MemoryPool {
    */
   async #waitForPending(request: GrowRequest, refused: GrowVerdict): Promise<GrowVerdict> {
     let verdict = refused;
-    const deadline = this.#pendingMs + 2 * this.#pending.stepMs;
-    for (let waited = 0; waited < deadline; waited += this.#pending.stepMs) {
+    for (let steps = 0; steps < MOST_STEPS; steps++) {
       if (verdict === 'granted' || !this.#onlyPendingRefuses(request, verdict)) {
         return verdict;
       }
-      await this.#delay(this.#pending.stepMs);
-      verdict = request.attempt();
+      await this.delay(this.#ledger.stepMs);
+      verdict = this.#attemptAnew(request);
     }
     return verdict;
+  }
+
+  #attemptAnew(request: GrowRequest): GrowVerdict {
+    this.refresh();
+    return request.attempt();
   }
 
   #onlyPendingRefuses(request: GrowRequest, verdict: RefusalSource): boolean {
@@ -329,37 +361,87 @@ export class RealUsagePool extends MemoryPool {
       return false;
     }
     const { limit, measured } = this.refusalFigures(verdict, request.reservation);
-    const pending = (verdict === 'heap' ? this.#heapPending : this.#pending).total(this.clock());
+    const pending =
+      verdict === 'heap' ? this.#heapPending.total(this.#ledger.step) : this.#ledger.pending;
     const needed = request.bytes - request.alreadyAllocated;
     return pending > 0 && limit !== undefined && measured - pending + needed <= limit;
   }
 
-  #book(
-    reservation: MemoryReservation,
-    needed: number,
-    alreadyAllocated: number,
-    now: number,
-  ): void {
-    this.#container?.admitted(alreadyAllocated);
+  #heap(): HeapReading {
+    this.#ledger.tick();
+    return this.#ledger.heap();
+  }
+
+  #heapAllows(needed: number): boolean {
+    const { used, limit } = this.#heap();
+    const pending = this.#heapPending.total(this.#ledger.step);
+    return used + pending + needed <= limit * this.#heapRatio;
+  }
+
+  /** Once more with a reading of the container from now, which has seen what exists already. */
+  #bookAfterReading(bytes: number, needed: number, canSpill: boolean): GrowVerdict {
+    const limits = this.#limits;
+    this.#container?.refresh(this.#ledger, limits);
+    limits.roomExisting += bytes - needed;
+    const verdict = this.#ledger.book(bytes, needed, canSpill, limits);
+    // For the requests to come: it may have missed them all the same, if they exist only on paper.
+    limits.roomExisting -= bytes - needed;
+    return verdict;
+  }
+
+  /** What this consumer has to leave to those that cannot spill, bytes. */
+  #keptFrom(consumer: MemoryConsumer): number {
+    return consumer.canSpill
+      ? Math.max(0, this.#limits.unspillableReserve - this.#ledger.unspillable)
+      : 0;
+  }
+
+  /** Those of the inner pool, or of all isolates together where these leave less. */
+  #poolFigures(reservation: MemoryReservation): RefusalFigures {
+    const own = this.inner.refusalFigures('pool', reservation);
+    const { memoryLimit } = this.inner;
+    const { reserved } = this.#ledger;
+    return memoryLimit.kind === 'finite' &&
+      memoryLimit.bytes - reserved < (own.limit ?? Number.POSITIVE_INFINITY) - own.measured
+      ? { limit: memoryLimit.bytes, measured: reserved, live: undefined }
+      : own;
+  }
+
+  #book(reservation: MemoryReservation, needed: number, step: number): void {
     if (needed === 0) {
       return;
     }
-    this.#pending.add(needed, now);
     if (reservation.consumer.in === 'heap') {
-      this.#heapPending.add(needed, now);
+      this.#heapPending.add(needed, step);
     }
+    this.#wheelOf(reservation).add(needed, step);
+  }
+
+  #wheelOf(reservation: MemoryReservation): PendingGrants {
     let own = this.#pendingOf.get(reservation);
     if (own === undefined) {
-      own = new PendingGrants(this.#pendingMs);
+      own = new PendingGrants();
       this.#pendingOf.set(reservation, own);
     }
-    own.add(needed, now);
+    return own;
   }
 
   #retire(reservation: MemoryReservation, bytes: number, order: 'newest' | 'oldest'): void {
-    const totals = reservation.consumer.in === 'heap' ? this.#heapTotals : this.#totals;
-    this.#pendingOf.get(reservation)?.retire(bytes, order, this.clock(), totals);
+    const heap = reservation.consumer.in === 'heap' ? this.#heapPending : undefined;
+    const own = this.#pendingOf.get(reservation);
+    own?.retire(bytes, order, this.#ledger.tick(), this.#ledger, heap);
   }
+}
+
+function defaultExemption(limit: number): number {
+  return Math.min(Math.floor(limit * DEFAULT_EXEMPTION_RATIO), DEFAULT_EXEMPTION_MAX);
+}
+
+function reserveOf(reserve: Size | undefined, limit: number): number {
+  if (reserve === undefined || reserve === 0) {
+    return 0;
+  }
+  return Math.min(limit, parseSize(reserve, { name: 'unspillableReserve' }));
 }
 
 function checkNumber(name: string, value: unknown, max = Number.MAX_SAFE_INTEGER): number {

@@ -1,18 +1,43 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { formatSize } from '../sizes';
 import type { ConsumerAccount } from './consumer-registry';
 import type { SpillReport } from './pool-observer';
 
 interface SpillScope {
+  readonly account: ConsumerAccount;
   running: boolean;
+  /** It asked for room that only spilling could have made. */
+  recursed: boolean;
 }
 
 const scopes = new AsyncLocalStorage<SpillScope>();
 let running = 0;
 
+function currentScope(): SpillScope | undefined {
+  if (running === 0) {
+    return undefined;
+  }
+  const scope = scopes.getStore();
+  // A callback may start work that outlives it and inherits its scope; that work is not a spill.
+  return scope?.running === true ? scope : undefined;
+}
+
 /** Whether the calling code runs on behalf of a spill callback that has not ended. */
 export function insideSpill(): boolean {
-  // A callback may start work that outlives it and inherits its scope; that work is not a spill.
-  return scopes.getStore()?.running === true;
+  return currentScope() !== undefined;
+}
+
+/** Whether the calling code runs on behalf of the spill callback of this very consumer. */
+export function insideSpillOf(account: ConsumerAccount): boolean {
+  return currentScope()?.account === account;
+}
+
+/** The calling spill callback has asked for room that there is not. */
+export function noteRecursion(): void {
+  const scope = currentScope();
+  if (scope !== undefined) {
+    scope.recursed = true;
+  }
 }
 
 /** Runs one consumer's spill callback; never throws what that throws. */
@@ -20,7 +45,7 @@ export async function spillConsumer(
   account: ConsumerAccount,
   requested: number,
 ): Promise<SpillReport> {
-  const scope: SpillScope = { running: true };
+  const scope: SpillScope = { account, running: true, recursed: false };
   const before = account.reserved;
   running += 1;
   let error: unknown;
@@ -36,6 +61,29 @@ export async function spillConsumer(
       scopes.disable();
     }
   }
-  const freed = Math.max(0, before - account.reserved);
-  return { consumer: `${account.consumer.name}#${account.consumer.id}`, requested, freed, error };
+  return {
+    consumer: `${account.consumer.name}#${account.consumer.id}`,
+    requested,
+    freed: Math.max(0, before - account.reserved),
+    error,
+    recursed: scope.recursed,
+    kept: account.exempted,
+  };
+}
+
+/** What went wrong with a spill, in words; nothing when it did its work. */
+export function describeFailure({ consumer, freed, error, recursed, kept }: SpillReport): string[] {
+  const notes: string[] = [];
+  if (error !== undefined) {
+    notes.push(`failed (${error instanceof Error ? error.message : String(error)})`);
+  } else if (freed === 0) {
+    notes.push('freed nothing');
+  }
+  if (recursed) {
+    notes.push('asked for room while it was to make some');
+  }
+  if (kept > 0) {
+    notes.push(`kept ${formatSize(kept)} of what it may hold only while it spills`);
+  }
+  return notes.length === 0 ? [] : [`${consumer} ${notes.join(', ')}`];
 }

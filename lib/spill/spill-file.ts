@@ -181,11 +181,7 @@ export class SpillFile<Batch> implements AsyncDisposable {
   #failure(error: unknown, requested: number): SpillError {
     const { maxBytes } = this.#budget;
     return isDiskFull(error)
-      ? new SpillSpaceError(
-          this.path,
-          { requested, used: this.#budget.used(), maxBytes },
-          error,
-        )
+      ? new SpillSpaceError(this.path, { requested, used: this.#budget.used(), maxBytes }, error)
       : new SpillError(
           'ERR_OOM_GUARD_SPILL_IO',
           this.path,

@@ -29,8 +29,8 @@ const run = (...args: string[]) => runFixture<Report>('two-copies.cjs', args, { 
 function expectOneCounter({ before, after, held, addons }: Report): void {
   expect(addons).toBe(2);
   for (const [one, other] of [before, after]) {
-    // Looking takes memory itself.
-    expect(Math.abs(one.live - other.live)).toBeLessThan(64 * KIB);
+    // Looking takes memory itself, the first time in a Worker most.
+    expect(Math.abs(one.live - other.live)).toBeLessThan(512 * KIB);
     expect([one.holds, other.holds]).toEqual([true, true]);
     expect(other.allocators).toBe(one.allocators);
     expect(other.isolates).toBe(one.isolates);

@@ -3,8 +3,8 @@ import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { createKernelLimit, type KernelLimit } from '../kernel-limit';
 import { onExit } from '../../on-exit';
+import { createKernelLimit, type KernelLimit } from '../kernel-limit';
 import type { JobKind, JobMessage, JobResult, Sample } from './protocol';
 
 /** How a job is run. */

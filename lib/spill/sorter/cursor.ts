@@ -11,6 +11,8 @@ export interface Cursor {
   advance(): boolean;
   /** Loads more and goes to its first row; false at the end. Called first, too. */
   load(): Promise<boolean>;
+  /** Another one on the same row. Of rows in memory only. */
+  fork(): this;
   /** Lets go of what it reads from. */
   close(): Promise<void>;
 }

@@ -116,7 +116,7 @@ function keyOrder(key: KeyRange): RecordOrder {
     (a, aStart, aEnd, b, bStart, bEnd) => {
       const aLength = keyLength(key, aStart, aEnd);
       const bLength = keyLength(key, bStart, bEnd);
-      const shorter = aLength < bLength ? aLength : bLength;
+      const shorter = Math.min(aLength, bLength);
       const i = aStart + offset;
       const j = bStart + offset;
       for (let at = skip; at < shorter; at++) {

@@ -2,7 +2,12 @@ import { ArgumentTypeError } from '../../errors';
 import type { SpillCodec } from '../codec';
 import { FrameReader } from '../frame-reader';
 import { checkRecords, fixedRecordCodec, prefixedRecordCodec } from '../record-codecs';
-import { fixedLayout, prefixedLayout, type RecordLayout, type RecordPrefix } from '../record-layout';
+import {
+  fixedLayout,
+  prefixedLayout,
+  type RecordLayout,
+  type RecordPrefix,
+} from '../record-layout';
 import type { SpillFile } from '../spill-file';
 import type { Cursor } from './cursor';
 import { blockFor, mostRecords, offsetBytes, RecordBlock } from './record-block';
@@ -20,11 +25,7 @@ export function fixedRecords(
   options: { recordBytes: number } & RecordOrderOptions,
 ): RowKind<Uint8Array, RecordCursor> {
   const layout = fixedLayout(options.recordBytes);
-  return recordKind(
-    layout,
-    recordOrder(layout, options),
-    fixedRecordCodec(options.recordBytes),
-  );
+  return recordKind(layout, recordOrder(layout, options), fixedRecordCodec(options.recordBytes));
 }
 
 /**
@@ -85,6 +86,7 @@ abstract class RecordCursor implements Cursor {
 
   abstract advance(): boolean;
   abstract load(): Promise<boolean>;
+  abstract fork(): this;
   abstract close(): Promise<void>;
 
   protected goTo(start: number): void {
@@ -101,6 +103,7 @@ abstract class RecordCursor implements Cursor {
         : noWords;
   }
 }
+
 export type { RecordCursor };
 
 const nothing = Buffer.alloc(0);
@@ -134,6 +137,14 @@ class BlockCursor extends RecordCursor {
     return this.advance();
   }
 
+  override fork(): this {
+    const { rank, layout, recordOrder } = this;
+    const copy = new BlockCursor(this.bytes, this.#offsets, rank, layout, recordOrder);
+    copy.#at = this.#at - 1;
+    copy.advance();
+    return copy as this;
+  }
+
   override async close(): Promise<void> {
     this.use(nothing);
   }
@@ -145,12 +156,7 @@ class RunCursor extends RecordCursor {
   readonly #buffer: Buffer;
   readonly #run: SpillFile<Uint8Array>;
 
-  constructor(
-    run: SpillFile<Uint8Array>,
-    rank: number,
-    layout: RecordLayout,
-    order: RecordOrder,
-  ) {
+  constructor(run: SpillFile<Uint8Array>, rank: number, layout: RecordLayout, order: RecordOrder) {
     super(rank, layout, order);
     this.#run = run;
     this.#reader = run.openReader();
@@ -169,6 +175,10 @@ class RunCursor extends RecordCursor {
     this.use(this.#run.decode(bytes) as Buffer);
     this.goTo(0);
     return true;
+  }
+
+  override fork(): this {
+    throw new TypeError('a run is read by one cursor at a time');
   }
 
   override close(): Promise<void> {

@@ -81,6 +81,7 @@ abstract class ValueCursor<T> implements Cursor {
   }
 
   abstract load(): Promise<boolean>;
+  abstract fork(): this;
 
   advance(): boolean {
     this.at += 1;
@@ -94,19 +95,30 @@ abstract class ValueCursor<T> implements Cursor {
     this.value = undefined;
   }
 }
+
 export type { ValueCursor };
 
 class BlockCursor<T> extends ValueCursor<T> {
   override readonly inMemory = true;
 
-  constructor({ rows, bytes }: ValueBlock<T>, rank: number) {
+  readonly #block: ValueBlock<T>;
+
+  constructor(block: ValueBlock<T>, rank: number) {
     super(rank);
-    this.rows = rows;
-    this.rowBytes = bytes / rows.length;
+    this.#block = block;
+    this.rows = block.rows;
+    this.rowBytes = block.bytes / block.rows.length;
   }
 
   override async load(): Promise<boolean> {
     return this.advance();
+  }
+
+  override fork(): this {
+    const copy = new BlockCursor(this.#block, this.rank);
+    copy.at = this.at - 1;
+    copy.advance();
+    return copy as this;
   }
 }
 
@@ -129,6 +141,10 @@ class RunCursor<T> extends ValueCursor<T> {
     this.rowBytes = (decodedFactor * bytes.length) / this.rows.length;
     this.at = -1;
     return this.advance();
+  }
+
+  override fork(): this {
+    throw new TypeError('a run is read by one cursor at a time');
   }
 
   override async close(): Promise<void> {
