@@ -13,6 +13,7 @@
       "native/callsites/image_table.cc",
       "native/callsites/map_wrappers.cc",
       "native/callsites/large_allocations.cc",
+      "native/callsites/nesting.cc",
       "native/callsites/patcher.cc",
       "native/callsites/provider.cc",
       "native/callsites/slot_writer.cc",

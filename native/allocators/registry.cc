@@ -3,21 +3,11 @@
 #include <cstdio>
 #include <cstring>
 
+#include "os/lock.h"
 #include "os/os.h"
 
 namespace oom_guard {
 namespace {
-
-class Locked {
- public:
-  explicit Locked(pthread_mutex_t* lock) : lock_(lock) { pthread_mutex_lock(lock_); }
-  ~Locked() { pthread_mutex_unlock(lock_); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-
- private:
-  pthread_mutex_t* lock_;
-};
 
 bool parse(const ImageRecord& record, ElfImage* image) {
   return image->parse(record.base, record.phdr, record.phdr_count) == ImageError::kNone;
@@ -27,7 +17,7 @@ bool parse(const ImageRecord& record, ElfImage* image) {
 
 void Registry::start(const RegistryOptions& options) {
   if (started()) return;
-  Locked locked(&lock_);
+  os::Lock lock(&lock_);
   if (started()) return;
   options_ = options;
   find_thread_numbers();
@@ -182,7 +172,7 @@ void Registry::sample_pages() {
   pages_.sample();
   for (unsigned i = 0; i < pages_.owner_count(); ++i) {
     if (pages_allocator_[i] == 0 && !pages_.owner(i).counts()) continue;
-    Locked locked(&lock_);
+    os::Lock lock(&lock_);
     if (pages_allocator_[i] == 0 && !add_pages_allocator(i)) continue;
     Allocator& allocator = allocators_[pages_allocator_[i]];
     uint64_t bytes = pages_.owner(i).resident.load(std::memory_order_relaxed);
@@ -223,7 +213,7 @@ bool Registry::add_pages_allocator(unsigned owner) {
 }
 
 void Registry::retarget(SlotTarget target) {
-  Locked locked(&lock_);
+  os::Lock lock(&lock_);
   if (!callsites_) return;
   patchers_[0].retarget(target);
   for (unsigned i = 0; i < images_.size(); ++i) images_[i].visited = false;
@@ -236,7 +226,7 @@ void Registry::rescan() {
       !busy_.load(std::memory_order_acquire)) {
     return;
   }
-  Locked locked(&lock_);
+  os::Lock lock(&lock_);
   busy_.store(true, std::memory_order_release);
   recheck_.store(false, std::memory_order_relaxed);
   images_.refresh();
@@ -356,7 +346,7 @@ void Registry::release_free_memory() const {
 }
 
 void Registry::each_image(void (*visit)(void*, const ImageRecord&), void* context) {
-  Locked locked(&lock_);
+  os::Lock lock(&lock_);
   for (unsigned i = 0; i < images_.size(); ++i) visit(context, images_[i]);
 }
 

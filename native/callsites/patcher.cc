@@ -4,6 +4,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "callsites/nesting.h"
 #include "callsites/slot_writer.h"
 
 namespace oom_guard {
@@ -233,71 +234,11 @@ void Patcher::learn_nesting(ImageTable* images) {
     probing_ = true;
     patch_with(*images, &record, image);
     for (unsigned fn = 0; fn < kFnCount; ++fn) {
-      nested_[fn] = original_[fn] != nullptr && booked_inside(static_cast<Fn>(fn));
+      nested_[fn] = original_[fn] != nullptr && is_booked_inside(static_cast<Fn>(fn), original_);
     }
     probing_ = false;
     // What was written is written over when libc is visited with all other images.
   }
-}
-
-// Calls the original and looks whether it came through a slot of libc's.
-bool Patcher::booked_inside(Fn fn) const {
-  auto* allocate = reinterpret_cast<void* (*)(size_t)>(original(Fn::malloc));
-  auto* release = reinterpret_cast<void (*)(void*)>(original(Fn::free));
-  const uintptr_t function = original(fn);
-  void* block = nullptr;
-  unsigned calls = 0;
-  switch (fn) {
-    case Fn::malloc:
-    case Fn::valloc:
-    case Fn::pvalloc:
-      begin_probe();
-      block = reinterpret_cast<void* (*)(size_t)>(function)(64);
-      calls = end_probe();
-      break;
-    case Fn::calloc:
-    case Fn::aligned_alloc:
-    case Fn::memalign:
-      begin_probe();
-      block = reinterpret_cast<void* (*)(size_t, size_t)>(function)(64, 64);
-      calls = end_probe();
-      break;
-    case Fn::realloc:
-      begin_probe();
-      block = reinterpret_cast<void* (*)(void*, size_t)>(function)(nullptr, 64);
-      calls = end_probe();
-      break;
-    case Fn::reallocarray:
-      begin_probe();
-      block = reinterpret_cast<void* (*)(void*, size_t, size_t)>(function)(nullptr, 1, 64);
-      calls = end_probe();
-      break;
-    case Fn::posix_memalign:
-      begin_probe();
-      if (reinterpret_cast<int (*)(void**, size_t, size_t)>(function)(&block, 64, 64) != 0) {
-        block = nullptr;
-      }
-      calls = end_probe();
-      break;
-    case Fn::free:
-    case Fn::cfree:
-      block = allocate(64);
-      begin_probe();
-      reinterpret_cast<void (*)(void*)>(function)(block);
-      calls = end_probe();
-      return calls != 0;
-    case Fn::free_sized:
-      block = allocate(64);
-      begin_probe();
-      reinterpret_cast<void (*)(void*, size_t)>(function)(block, 64);
-      calls = end_probe();
-      return calls != 0;
-    default:
-      // free_aligned_sized of glibc goes the way of free_sized; libc has no operator new.
-      return false;
-  }
-  release(block);
-  return calls != 0;
 }
 
 void Patcher::patch(const ImageTable& images, ImageRecord* record) {

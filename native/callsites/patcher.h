@@ -41,7 +41,6 @@ class Patcher {
   bool is_ours(Fn fn, uintptr_t value) const;
   bool stub_is_safe(Context* context, const ElfW(Sym) & symbol);
   void learn_nesting(ImageTable* images);
-  bool booked_inside(Fn fn) const;
   bool glibc_header_agrees() const;
   uintptr_t original(Fn fn) const { return reinterpret_cast<uintptr_t>(original_[index_of(fn)]); }
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "callsites/large_allocations.h"
+#include "os/lock.h"
 #include "os/os.h"
 
 namespace oom_guard {
@@ -12,24 +13,13 @@ constexpr uint64_t kSecond = 1000000000;
 // From here on the container's anonymous memory is read at every tick.
 constexpr double kNearContainerLimit = 0.8;
 
-class Locked {
- public:
-  explicit Locked(pthread_mutex_t* lock) : lock_(lock) { pthread_mutex_lock(lock_); }
-  ~Locked() { pthread_mutex_unlock(lock_); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-
- private:
-  pthread_mutex_t* lock_;
-};
-
 // The one whose thread runs, for threads that allocate.
 std::atomic<Watchdog*> g_running{nullptr};
 
 }  // namespace
 
 bool Watchdog::acquire(unsigned tick_ms) {
-  Locked locked(&lock_);
+  os::Lock lock(&lock_);
   if (users_.load(std::memory_order_relaxed) == 0) {
     tick_ms_.store(tick_ms, std::memory_order_relaxed);
     readings_ = {};
@@ -48,13 +38,13 @@ bool Watchdog::acquire(unsigned tick_ms) {
 }
 
 void Watchdog::release() {
-  Locked locked(&lock_);
+  os::Lock lock(&lock_);
   if (users_.load(std::memory_order_relaxed) == 0) return;
   if (users_.fetch_sub(1, std::memory_order_release) == 1) readings_ = {};
 }
 
 int32_t Watchdog::watch(uint64_t bytes, CrossingCallback callback, void* context) {
-  Locked locked(&lock_);
+  os::Lock lock(&lock_);
   for (unsigned i = 0; i < kMaxThresholds; ++i) {
     if (thresholds_[i].callback != nullptr) continue;
     thresholds_[i] = {bytes, callback, context, false};
@@ -65,20 +55,20 @@ int32_t Watchdog::watch(uint64_t bytes, CrossingCallback callback, void* context
 }
 
 void Watchdog::unwatch(int32_t id) {
-  Locked locked(&lock_);
+  os::Lock lock(&lock_);
   if (id >= 0 && id < static_cast<int32_t>(kMaxThresholds)) thresholds_[id] = Threshold();
   arm();
 }
 
 void Watchdog::watch_container(const char* file, const char* name, uint64_t limit) {
-  Locked locked(&lock_);
+  os::Lock lock(&lock_);
   snprintf(container_file_, sizeof(container_file_), "%s", file);
   snprintf(container_name_, sizeof(container_name_), "%s", name);
   container_limit_ = limit;
 }
 
 void Watchdog::read(WatchdogReadings* out) const {
-  Locked locked(&lock_);
+  os::Lock lock(&lock_);
   *out = readings_;
 }
 
@@ -101,7 +91,7 @@ void Watchdog::loop() {
   g_large_allocation_listener.store(&Watchdog::on_large_allocation, std::memory_order_release);
   for (;;) {
     {
-      Locked locked(&lock_);
+      os::Lock lock(&lock_);
       if (users_.load(std::memory_order_relaxed) == 0) {
         // A thread that is past this point finds a watchdog whose thresholds are all free.
         g_large_allocation_listener.store(nullptr, std::memory_order_release);
