@@ -24,11 +24,9 @@ function duckdb(choice, rounds) {
 
 export default ([seconds = '60']) => {
   const nodeArgs = ['--expose-gc'];
-  const glibc = runChild('pairs.mjs', ['glibc', 'auto']);
   return {
     pair: {
-      glibc,
-      glibcHeaderToUsableSize: glibc.oneThread.addedNs.median / glibc.usableSize.addedNs.median,
+      glibc: runChild('pairs.mjs', ['glibc', 'auto']),
       jemallocCallsites: runChild('pairs.mjs', ['jemalloc', 'callsites'], { env: jemalloc }),
       jemallocHooks: runChild('pairs.mjs', ['jemalloc', 'hooks'], { env: jemalloc }),
       tcmalloc: runChild('pairs.mjs', ['tcmalloc', 'auto'], {

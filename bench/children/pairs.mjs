@@ -2,7 +2,7 @@
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { root } from '../support/children.mjs';
-import { abba, differences, summary } from '../support/statistics.mjs';
+import { summary } from '../support/statistics.mjs';
 
 const require = createRequire(import.meta.url);
 const { startCounting } = require(path.join(root, 'dist'));
@@ -17,23 +17,34 @@ const [counted] = startCounting({ jemalloc }).allocators;
 if (!counted.name.includes(allocator)) throw new Error(`${counted.name} is not ${allocator}`);
 const { binding } = loadNative();
 
-const PAIRS = 1e6;
-const BLOCKS = 25;
-const COUNTING = 0;
+const PAIRS = 2e5;
+const BLOCKS = 200;
 const ORIGINAL = 1;
+const COUNTING = 0;
 const USABLE_SIZE = 2;
 
-function added(target, threads) {
-  const blocks = abba(
-    BLOCKS,
-    (which) => binding.retarget(which === 'a' ? ORIGINAL : target),
-    () => pairs(PAIRS, threads),
-  );
-  return {
-    addedNs: differences(blocks),
-    plainNs: summary(blocks.map(({ a }) => a)),
-    countedNs: summary(blocks.map(({ b }) => b)),
-  };
+// All variants in every block, forth and back, so that a machine that changes its speed changes it for
+// all of them.
+function added(targets, threads) {
+  const values = new Map(targets.map((target) => [target, []]));
+  for (let block = 0; block < BLOCKS; block++) {
+    const sums = new Map(targets.map((target) => [target, 0]));
+    for (const target of [...targets, ...[...targets].reverse()]) {
+      binding.retarget(target);
+      sums.set(target, sums.get(target) + pairs(PAIRS, threads) / 2);
+    }
+    for (const [target, sum] of sums) values.get(target).push(sum);
+  }
+  binding.retarget(COUNTING);
+  const plain = values.get(ORIGINAL);
+  const difference = (target) => summary(values.get(target).map((ns, i) => ns - plain[i]));
+  const result = { plainNs: summary(plain), addedNs: difference(COUNTING) };
+  if (targets.includes(USABLE_SIZE)) {
+    result.addedByUsableSizeNs = difference(USABLE_SIZE);
+    result.headerToUsableSize =
+      result.addedNs.median / result.addedByUsableSizeNs.median;
+  }
+  return result;
 }
 
 const result = { allocator: counted.name, mechanism: counted.mechanism };
@@ -42,9 +53,9 @@ if (counted.mechanism === 'callsites') {
   const start = live();
   pairs(1000, 1);
   if (live() - start < 1000 * 24) throw new Error('the pairs are not counted');
-  result.oneThread = added(COUNTING, 1);
-  result.twoThreads = added(COUNTING, 2);
-  if (allocator === 'glibc') result.usableSize = added(USABLE_SIZE, 1);
+  const targets = [ORIGINAL, COUNTING, ...(allocator === 'glibc' ? [USABLE_SIZE] : [])];
+  result.oneThread = added(targets, 1);
+  result.twoThreads = added(targets, 2);
 } else {
   // Hooks are never removed, so before and after is all there is.
   const after = Array.from({ length: 15 }, () => pairs(2e6, 1));

@@ -20,7 +20,7 @@ void Registry::start(const RegistryOptions& options) {
   os::Lock lock(&lock_);
   if (started()) return;
   options_ = options;
-  find_thread_numbers();
+  check_thread_numbers();
   images_.refresh();
   start_process_malloc();
   visit_images();

@@ -28,13 +28,24 @@ Heap g_heaps[kHeaps];
 Shards g_shards[kHeaps];
 uintptr_t g_loader_start, g_loader_size;
 
+// `is_small` gives the size of a block that needs nothing but to be booked: it is not large, and
+// the size stands in one place.
 template <unsigned kHeap>
 struct GlibcHeader {
   static size_t of(void* block) noexcept { return glibc_block_size(block); }
+  static bool is_small(void* block, size_t* bytes) noexcept {
+    const size_t header = static_cast<const size_t*>(block)[-1];
+    *bytes = header & ~kGlibcFlags;
+    return (header & (kGlibcMapped | ~(kLargeAllocation - 1))) == 0;
+  }
 };
 template <unsigned kHeap>
 struct ProviderUsableSize {
   static size_t of(void* block) noexcept { return g_heaps[kHeap].usable_size(block); }
+  static bool is_small(void* block, size_t* bytes) noexcept {
+    *bytes = of(block);
+    return *bytes < kLargeAllocation;
+  }
 };
 
 // Books into the shards.
@@ -43,9 +54,12 @@ struct Counting {
   using Token = size_t;
   static constexpr unsigned heap = kHeap;
   static void allocated(void* block) noexcept {
-    const size_t bytes = SizeOf<kHeap>::of(block);
-    g_shards[kHeap].book_allocated(bytes);
-    note_allocation(bytes);
+    size_t bytes;
+    if (__builtin_expect(SizeOf<kHeap>::is_small(block, &bytes), 1)) {
+      g_shards[kHeap].book_allocated(bytes);
+    } else {
+      allocated_large(block);
+    }
   }
   static Token before(void* block) noexcept { return SizeOf<kHeap>::of(block); }
   static void freed(Token bytes) noexcept { g_shards[kHeap].book_freed(bytes); }
@@ -56,6 +70,13 @@ struct Counting {
   }
   static void resized_in_place(Token old_bytes, size_t bytes) noexcept {
     if (old_bytes != bytes) g_shards[kHeap].book_resized(old_bytes, bytes);
+  }
+
+ private:
+  __attribute__((noinline, cold)) static void allocated_large(void* block) noexcept {
+    const size_t bytes = SizeOf<kHeap>::of(block);
+    g_shards[kHeap].book_allocated(bytes);
+    note_allocation(bytes);
   }
 };
 

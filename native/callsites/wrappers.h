@@ -45,13 +45,16 @@ const WrapperSet& probing_wrappers();
 void begin_probe();
 unsigned end_probe();  // how many wrapped calls the calling thread made since begin_probe()
 
+// The low bits of the size in a chunk's header are flags; one says that the chunk is a map of its
+// own.
+constexpr size_t kGlibcFlags = 7, kGlibcMapped = 2;
+
 // The size that glibc's header gives for a block, as its statistics count it.
 inline size_t glibc_block_size(const void* block) noexcept {
-  constexpr size_t kFlagBits = 7, kMapped = 2;
   const size_t* header = static_cast<const size_t*>(block) - 1;
-  size_t size = *header & ~kFlagBits;
+  size_t size = *header & ~kGlibcFlags;
   // A mapped block that was aligned keeps the bytes before it in the field in front of the size.
-  if (__builtin_expect((*header & kMapped) != 0, 0)) size += header[-1];
+  if (__builtin_expect((*header & kGlibcMapped) != 0, 0)) size += header[-1];
   return size;
 }
 

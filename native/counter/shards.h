@@ -117,7 +117,7 @@ class Shards {
     const uint64_t bit = uint64_t{1} << index;
     if ((used_.load(kRelaxed) & bit) == 0) used_.fetch_or(bit, std::memory_order_release);
     uint32_t nobody = 0;
-    if (thread_numbers_are_unique() && thread != 0 &&
+    if (g_thread_numbers_are_unique && thread != 0 &&
         shard.owner.compare_exchange_strong(nobody, thread, kRelaxed)) {
       book<true, true>(allocated, freed);
       return;

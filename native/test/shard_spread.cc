@@ -20,7 +20,7 @@ void* note_shard(void* out) {
 }  // namespace
 
 int main() {
-  CHECK(oom_guard::find_thread_numbers(), "the C library does not show a thread's number");
+  CHECK(oom_guard::check_thread_numbers(), "the C library does not show a thread's number");
   for (size_t stack = 64 << 10; stack <= 64u << 20; stack *= 2) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);

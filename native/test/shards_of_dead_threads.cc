@@ -19,7 +19,7 @@ void* book(void*) {
 }  // namespace
 
 int main() {
-  CHECK(oom_guard::find_thread_numbers(), "the C library does not show a thread's number");
+  CHECK(oom_guard::check_thread_numbers(), "the C library does not show a thread's number");
   book(nullptr);
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 100; ++i) {
