@@ -436,13 +436,13 @@ napi_value ReservationsBook(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// Bytes are no longer reserved.
+// Bytes are no longer reserved. Answers with the present step.
 napi_value ReservationsGiveBack(napi_env env, napi_callback_info info) {
   Environment* environment = environment_of(env, info);
   if (environment == nullptr) return nullptr;
-  const double* box = environment->mailbox;
-  environment->engine->reservations_give_back(slot_in(*environment), whole(box[kBytes]),
-                                              (static_cast<int>(box[kFlags]) & kCanSpill) != 0);
+  double* box = environment->mailbox;
+  box[kStep] = static_cast<double>(environment->engine->reservations_give_back(
+      slot_in(*environment), whole(box[kBytes]), (static_cast<int>(box[kFlags]) & kCanSpill) != 0));
   return nullptr;
 }
 

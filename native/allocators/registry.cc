@@ -162,12 +162,6 @@ void Registry::sample() {
   sample_pages();
 }
 
-void Registry::disown_dead_threads() {
-  for (unsigned i = 0; i < allocator_count(); ++i) {
-    if (allocators_[i].books()) allocators_[i].shards->disown_dead_threads(&os::thread_alive);
-  }
-}
-
 void Registry::sample_pages() {
   pages_.sample();
   for (unsigned i = 0; i < pages_.owner_count(); ++i) {

@@ -53,9 +53,6 @@ class Registry {
   // their locks, and the kernel's on the address space; never on the main thread.
   void sample();
 
-  // Lets living threads own the shards of dead ones. Some tens of microseconds; now and then.
-  void disown_dead_threads();
-
   // For benchmarks only: points all patched slots elsewhere. The books are wrong afterwards.
   void retarget(SlotTarget target);
 

@@ -28,6 +28,7 @@ struct alignas(128) Shard {
 
   alignas(64) std::atomic<uint64_t> shared_allocated{0};
   std::atomic<uint64_t> shared_freed{0};
+  std::atomic<uint32_t> shared_bookings{0};
 };
 
 struct Totals {
@@ -68,21 +69,8 @@ class Shards {
     return {shard.allocated.load(kRelaxed) + shard.shared_allocated.load(kRelaxed), freed};
   }
 
-  // Frees the shards of threads that have ended, for others to own. The kernel would have to give
-  // the number of a thread found dead to a new one, and that one to book, before the next line is
-  // through: it gives out all other numbers first.
-  void disown_dead_threads(bool (*alive)(uint32_t thread)) noexcept {
-    for (Shard& shard : shards_) {
-      uint32_t owner = shard.owner.load(kRelaxed);
-      if (owner != 0 && !alive(owner)) shard.owner.compare_exchange_strong(owner, 0, kRelaxed);
-    }
-  }
-
-  unsigned owned() const noexcept {
-    unsigned count = 0;
-    for (const Shard& shard : shards_) count += shard.owner.load(kRelaxed) != 0;
-    return count;
-  }
+  // The number of the thread that owns a shard; 0 while nobody does.
+  uint32_t owner(unsigned index) const noexcept { return shards_[index].owner.load(kRelaxed); }
 
  private:
   static constexpr std::memory_order kRelaxed = std::memory_order_relaxed;
@@ -109,21 +97,33 @@ class Shards {
 #endif
   }
 
-  // Takes the shard when nobody has it, and books into its shared part when somebody else does.
+  // Takes the shard when nobody has it, or a thread that has ended; books into its shared part when
+  // somebody else has it.
   __attribute__((noinline, cold)) void book_unowned(uint32_t thread, size_t allocated,
                                                     size_t freed) noexcept {
     const unsigned index = shard_of(thread);
     Shard& shard = shards_[index];
     const uint64_t bit = uint64_t{1} << index;
     if ((used_.load(kRelaxed) & bit) == 0) used_.fetch_or(bit, std::memory_order_release);
-    uint32_t nobody = 0;
-    if (g_thread_numbers_are_unique && thread != 0 &&
-        shard.owner.compare_exchange_strong(nobody, thread, kRelaxed)) {
+    if (g_thread_numbers_are_unique && thread != 0 && take(&shard, thread)) {
       book<true, true>(allocated, freed);
       return;
     }
     shard.shared_allocated.fetch_add(allocated, kRelaxed);
     shard.shared_freed.fetch_add(freed, kRelaxed);
+  }
+
+  // Whether its owner still lives is asked now and then only. That its number belongs to a new
+  // thread by the time of the exchange would take the kernel to have given out all other numbers
+  // meanwhile.
+  static bool take(Shard* shard, uint32_t thread) noexcept {
+    constexpr uint32_t kBookingsPerLook = 256;
+    uint32_t owner = shard->owner.load(kRelaxed);
+    if (owner != 0) {
+      const uint32_t bookings = shard->shared_bookings.fetch_add(1, kRelaxed);
+      if (bookings % kBookingsPerLook != 0 || thread_lives(owner)) return false;
+    }
+    return shard->owner.compare_exchange_strong(owner, thread, kRelaxed);
   }
 
   Shard shards_[kShardCount];

@@ -4,6 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 namespace oom_guard {
 
 bool g_thread_numbers_are_unique = false;
@@ -20,6 +22,13 @@ void* check_in_thread(void* right) {
 }
 
 }  // namespace
+
+bool thread_lives(uint32_t number) {
+  const int saved = errno;
+  const bool lives = syscall(SYS_tgkill, getpid(), number, 0) == 0 || errno != ESRCH;
+  errno = saved;
+  return lives;
+}
 
 bool check_thread_numbers() {
   bool right = false;

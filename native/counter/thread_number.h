@@ -50,6 +50,9 @@ inline uintptr_t thread_pointer() noexcept {
 // Once, before anything is counted: whether thread_number() is the kernel's number of a thread.
 bool check_thread_numbers();
 
+// Whether a thread of this process has this number. One system call; keeps errno.
+bool thread_lives(uint32_t number);
+
 // Whether two threads that live at the same time never get the same number. (A child of vfork
 // shares its parent's, which waits meanwhile.)
 extern bool g_thread_numbers_are_unique __attribute__((visibility("hidden")));

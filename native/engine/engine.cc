@@ -233,8 +233,8 @@ void reservations_book(Booking* booking, EngineLiveCache* cache, uint64_t* gener
   UsageReading reading = {cache, generation};
   g_reservations.book(booking, read_usage, &reading, out);
 }
-void reservations_give_back(int32_t slot, uint64_t bytes, bool can_spill) {
-  g_reservations.give_back(slot, bytes, can_spill);
+uint64_t reservations_give_back(int32_t slot, uint64_t bytes, bool can_spill) {
+  return g_reservations.give_back(slot, bytes, can_spill);
 }
 void reservations_retire(int32_t slot, uint64_t step, uint64_t bytes) {
   g_reservations.retire(slot, step, bytes);

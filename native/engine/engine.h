@@ -102,7 +102,7 @@ struct EngineApi {
   void (*reservations_release)(int32_t slot);
   void (*reservations_book)(Booking* booking, EngineLiveCache* cache, uint64_t* generation,
                             ReservationTotals* out);
-  void (*reservations_give_back)(int32_t slot, uint64_t bytes, bool can_spill);
+  uint64_t (*reservations_give_back)(int32_t slot, uint64_t bytes, bool can_spill);
   void (*reservations_retire)(int32_t slot, uint64_t step, uint64_t bytes);
   void (*reservations_now_existing)(uint64_t bytes);
   void (*reservations_read)(int32_t slot, ReservationTotals* out);

@@ -101,10 +101,6 @@ bool start_thread(void* (*run)(void*), void* argument) {
   return error == 0;
 }
 
-bool thread_alive(uint32_t thread) {
-  return syscall(SYS_tgkill, getpid(), thread, 0) == 0 || errno != ESRCH;
-}
-
 void raise_thread_priority() {
   constexpr int kNice = -10;
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);

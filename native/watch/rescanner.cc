@@ -12,7 +12,6 @@ constexpr unsigned kIdleMs = 100;
 constexpr unsigned kTicksUntilIdle = 10;
 // Statistics are read under the allocator's locks.
 constexpr unsigned kSampleMs = 100;
-constexpr unsigned kDisownMs = 1000;
 
 Registry* g_registry;
 
@@ -26,7 +25,7 @@ uint64_t bytes_ever_allocated() {
 
 void* run(void*) {
   uint64_t last = 0;
-  unsigned still = 0, since_sample = 0, since_disown = 0;
+  unsigned still = 0, since_sample = 0;
   for (;;) {
     uint64_t now = bytes_ever_allocated();
     still = now == last ? still + 1 : 0;
@@ -38,11 +37,6 @@ void* run(void*) {
     if (since_sample >= kSampleMs) {
       since_sample = 0;
       g_registry->sample();
-    }
-    since_disown += tick;
-    if (since_disown >= kDisownMs) {
-      since_disown = 0;
-      g_registry->disown_dead_threads();
     }
   }
 }

@@ -88,11 +88,14 @@ void Reservations::book(Booking* booking, uint64_t (*usage)(void*), void* contex
   slot.wheel[slot.step % kWheel] += booking->needed;
 }
 
-void Reservations::give_back(int32_t slot, uint64_t bytes, bool can_spill) {
+uint64_t Reservations::give_back(int32_t slot, uint64_t bytes, bool can_spill) {
   Locked locked(&lock_);
-  if (!valid(slot)) return;
-  slots_[slot].reserved = less(slots_[slot].reserved, bytes);
-  if (!can_spill) slots_[slot].unspillable = less(slots_[slot].unspillable, bytes);
+  if (!valid(slot)) return 0;
+  Slot& of = slots_[slot];
+  of.reserved = less(of.reserved, bytes);
+  if (!can_spill) of.unspillable = less(of.unspillable, bytes);
+  advance(&of, now_ns());
+  return of.step;
 }
 
 void Reservations::retire(int32_t slot, uint64_t step, uint64_t bytes) {

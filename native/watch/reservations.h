@@ -50,7 +50,8 @@ class Reservations {
 
   // `usage` is read under the lock, after what is pending: an allocation is seen in one or in both.
   void book(Booking* booking, uint64_t (*usage)(void*), void* context, ReservationTotals* out);
-  void give_back(int32_t slot, uint64_t bytes, bool can_spill);
+  // Returns the present step of the slot's wheel.
+  uint64_t give_back(int32_t slot, uint64_t bytes, bool can_spill);
   // Forgets grants of a step. Those that have aged out are forgotten already.
   void retire(int32_t slot, uint64_t step, uint64_t bytes);
   // These bytes exist although a reading of the container may have missed them.
