@@ -90,9 +90,9 @@ export interface NativeBinding {
   generation(): number;
   /** Fills total, anon, file, shared; false where the OS does not tell. */
   rss(out: Float64Array): boolean;
-  /** The watchdog runs while acquired more often than released; the shortest tick wins. */
-  watchdogAcquire(tickMs: number): boolean;
-  watchdogRelease(): void;
+  /** Holds the watchdog, which runs while somebody does; the shortest tick wins. -1: it cannot run. */
+  watchdogAcquire(tickMs: number): number;
+  watchdogRelease(hold: number): void;
   /** Calls back when usage passes `bytes`; returns what ends it, `undefined` when none is free. */
   watchThreshold(bytes: number, callback: (usage: number) => void): (() => void) | undefined;
   /** Where the watchdog reads the container's anonymous bytes: a "name number" line of a file. */

@@ -22,6 +22,7 @@ struct Environment {
   int32_t heap_slot;
   oom_guard::EngineLiveCache live_cache = {0, 0};
   std::set<ThresholdWatch*> watches;
+  std::set<int32_t> watchdog_holds;
 
   // The numbers that the calls about reservations take and give lie in memory of a JavaScript
   // array, which is kept for as long as the environment lives: a call converts and allocates
@@ -52,6 +53,7 @@ struct ThresholdWatch {
 
 Environment::~Environment() {
   while (!watches.empty()) (*watches.begin())->close();
+  for (int32_t hold : watchdog_holds) engine->watchdog_release(hold);
   for (int32_t slot : reservations) engine->reservations_release(slot);
   engine->heap_release(heap_slot);
 }
@@ -247,13 +249,19 @@ Napi::Value ReleaseFreeMemory(const Napi::CallbackInfo& info) {
   return promise;
 }
 
+// watchdogAcquire(tickMs): a hold, or -1.
 Napi::Value WatchdogAcquire(const Napi::CallbackInfo& info) {
-  return Napi::Boolean::New(
-      info.Env(), engine_of(info).watchdog_acquire(static_cast<uint32_t>(bytes_at(info, 0))));
+  auto* environment = info.Env().GetInstanceData<Environment>();
+  const int32_t hold =
+      environment->engine->watchdog_acquire(static_cast<uint32_t>(bytes_at(info, 0)));
+  if (hold >= 0) environment->watchdog_holds.insert(hold);
+  return Napi::Number::New(info.Env(), hold);
 }
 
 void WatchdogRelease(const Napi::CallbackInfo& info) {
-  engine_of(info).watchdog_release();
+  auto* environment = info.Env().GetInstanceData<Environment>();
+  const auto hold = static_cast<int32_t>(number_at(info, 0));
+  if (environment->watchdog_holds.erase(hold) != 0) environment->engine->watchdog_release(hold);
 }
 
 // watchThreshold(bytes, callback): a function that ends the watch, or undefined when the watchdog
@@ -274,8 +282,15 @@ Napi::Value WatchThreshold(const Napi::CallbackInfo& info) {
       bytes_at(info, 0),
       [](void* context, uint64_t usage) {
         static_cast<ThresholdWatch*>(context)->function.NonBlockingCall(
-            [usage](Napi::Env to, Napi::Function callback) {
-              callback.Call({Napi::Number::New(to, static_cast<double>(usage))});
+            [usage](napi_env to, Napi::Function callback) {
+              // Not through the wrapper: it aborts when the environment is being ended and nothing
+              // can be called or thrown any more. What the callback throws is left pending, and
+              // becomes an uncaught exception.
+              napi_value undefined, argument;
+              if (napi_get_undefined(to, &undefined) == napi_ok &&
+                  napi_create_double(to, static_cast<double>(usage), &argument) == napi_ok) {
+                napi_call_function(to, undefined, callback, 1, &argument, nullptr);
+              }
             });
       },
       watch);

@@ -41,8 +41,7 @@ function added(targets, threads) {
   const result = { plainNs: summary(plain), addedNs: difference(COUNTING) };
   if (targets.includes(USABLE_SIZE)) {
     result.addedByUsableSizeNs = difference(USABLE_SIZE);
-    result.headerToUsableSize =
-      result.addedNs.median / result.addedByUsableSizeNs.median;
+    result.headerToUsableSize = result.addedNs.median / result.addedByUsableSizeNs.median;
   }
   return result;
 }

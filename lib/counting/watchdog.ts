@@ -34,12 +34,13 @@ export interface WatchdogOptions {
   tickMs?: number;
 }
 
+const NOT_HELD = -1;
 const fields = new Float64Array(11);
 
 /** One hold on the watchdog. */
 export class Watchdog {
   #ends = new Set<() => void>();
-  #open: boolean;
+  #hold: number;
 
   /**
    * Starts counting and the watchdog.
@@ -61,18 +62,18 @@ export class Watchdog {
     if (container !== undefined) {
       binding?.watchContainer(container.file, container.name, container.limit ?? 0);
     }
-    this.#open = binding?.watchdogAcquire(tickMs) ?? false;
+    this.#hold = binding?.watchdogAcquire(tickMs) ?? NOT_HELD;
   }
 
   /** False where counting is not available, and after `close()`. */
   get running(): boolean {
-    return this.#open;
+    return this.#hold !== NOT_HELD;
   }
 
   /** What it has seen; all zero while it does not run. */
   read(): WatchdogReading {
     fields.fill(0);
-    if (this.#open) countingBinding()?.readWatchdog(fields);
+    if (this.running) countingBinding()?.readWatchdog(fields);
     const at = (index: number) => fields[index] as number;
     return {
       ticks: at(0),
@@ -96,7 +97,7 @@ export class Watchdog {
    * @returns what ends the watch; `undefined` when the watchdog does not run or watches 32 already
    */
   onCrossing(bytes: number, callback: (usage: number) => void): (() => void) | undefined {
-    if (!this.#open) return undefined;
+    if (!this.running) return undefined;
     const unwatch = countingBinding()?.watchThreshold(bytes, callback);
     if (unwatch === undefined) return undefined;
     const end = () => {
@@ -109,8 +110,8 @@ export class Watchdog {
   /** Lets go; the thread ends when nobody holds it. Idempotent. */
   close(): void {
     for (const end of [...this.#ends]) end();
-    if (this.#open) countingBinding()?.watchdogRelease();
-    this.#open = false;
+    if (this.running) countingBinding()?.watchdogRelease(this.#hold);
+    this.#hold = NOT_HELD;
   }
 
   [Symbol.dispose](): void {

@@ -372,7 +372,8 @@ function shareKey({ share, pool }: MemoryGuardOptions): string {
   if (share !== undefined) {
     return `named/${share}`;
   }
-  if (pool === undefined) {
+  // One that is none is refused when it is used.
+  if (typeof pool?.requestGrow !== 'function') {
     return 'default';
   }
   const { memoryLimit } = pool;

@@ -61,10 +61,11 @@ export class FairSpillPool extends MemoryPool {
     }
   }
 
-  override requestGrow({ consumer }: MemoryReservation, bytes: number): GrowVerdict {
+  override requestGrow(reservation: MemoryReservation, bytes: number): GrowVerdict {
+    const { consumer } = reservation;
     if (
       this.reserved + bytes > this.#limit ||
-      (consumer.canSpill && this.#held(consumer) + bytes > this.share)
+      (consumer.canSpill && reservation.consumerReserved + bytes > this.share)
     ) {
       return 'pool';
     }
@@ -88,13 +89,16 @@ export class FairSpillPool extends MemoryPool {
     bytes: number,
     other: MemoryConsumer,
   ): boolean {
-    const overShare = consumer.canSpill && this.#held(consumer) + bytes > this.share;
+    const held = this.consumers.reservedBy(consumer);
+    const overShare = consumer.canSpill && held + bytes > this.share;
     return consumer === other || !overShare;
   }
 
-  override refusalFigures(_source: RefusalSource, { consumer }: MemoryReservation): RefusalFigures {
+  override refusalFigures(
+    _source: RefusalSource,
+    { consumer, consumerReserved: held }: MemoryReservation,
+  ): RefusalFigures {
     const { share, reserved } = this;
-    const held = this.#held(consumer);
     return consumer.canSpill && share - held < this.#limit - reserved
       ? { limit: share, measured: held, live: undefined }
       : { limit: this.#limit, measured: reserved, live: undefined };
@@ -102,10 +106,6 @@ export class FairSpillPool extends MemoryPool {
 
   override toString(): string {
     return `fair(used: ${formatSize(this.reserved)}, pool_size: ${formatSize(this.#limit)})`;
-  }
-
-  #held(consumer: MemoryConsumer): number {
-    return this.consumers.reservedBy(consumer);
   }
 
   #add(consumer: MemoryConsumer, bytes: number): void {

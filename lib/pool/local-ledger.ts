@@ -86,6 +86,7 @@ export class LocalLedger implements UsageLedger {
   }
 
   giveBack(bytes: number, canSpill: boolean): void {
+    this.tick();
     this.#reserved -= bytes;
     if (!canSpill) {
       this.#unspillable -= bytes;

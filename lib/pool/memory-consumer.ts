@@ -116,12 +116,7 @@ export class MemoryConsumer {
    */
   register(pool: MemoryPool): MemoryReservation {
     if (typeof pool?.requestGrow !== 'function') {
-      throw new ArgumentTypeError(
-        'ERR_OOM_GUARD_INVALID_ARGUMENT',
-        'pool',
-        pool,
-        'a MemoryPool',
-      );
+      throw new ArgumentTypeError('ERR_OOM_GUARD_INVALID_ARGUMENT', 'pool', pool, 'a MemoryPool');
     }
     return new MemoryReservation(this, pool);
   }

@@ -145,7 +145,12 @@ export abstract class MemoryPool {
    * asks and has not used up its exemption. Outside the callback, and in one that another spill has
    * called, there is none.
    */
-  exempt(reservation: MemoryReservation, account: ConsumerAccount, bytes: number, existing: number) {
+  exempt(
+    reservation: MemoryReservation,
+    account: ConsumerAccount,
+    bytes: number,
+    existing: number,
+  ) {
     if (account.exempted + bytes > this.spillExemption || !insideSpillOf(account)) {
       return false;
     }

@@ -5,6 +5,13 @@ import { type Holding, unwatchForLeak, watchForLeak } from './leaks';
 import type { MemoryConsumer } from './memory-consumer';
 import type { MemoryPool } from './memory-pool';
 import { Patience } from './patience';
+import type { PendingGrants } from './pending-grants';
+
+/** A wheel of grants and the pool that turns it. */
+export interface GrantsOf {
+  readonly pool: MemoryPool;
+  readonly wheel: PendingGrants;
+}
 
 /**
  * Bytes that a consumer holds in a pool. Made by {@link MemoryConsumer.register}.
@@ -22,6 +29,8 @@ export class MemoryReservation {
   readonly #pool: MemoryPool;
   readonly #holding: Holding;
   #closed = false;
+  /** For the pool that measures: what it granted here and has not seen as allocated. */
+  grants: GrantsOf | undefined;
 
   /** Use {@link MemoryConsumer.register}. */
   constructor(consumer: MemoryConsumer, pool: MemoryPool, collected?: Holding) {
@@ -47,6 +56,11 @@ export class MemoryReservation {
   /** The part of {@link size} that was taken without asking. */
   get overcommitted(): number {
     return this.#holding.overcommitted;
+  }
+
+  /** What its consumer holds in the pool, over all its reservations. */
+  get consumerReserved(): number {
+    return this.#holding.account.reserved;
   }
 
   /** Whether it was given back for good. */

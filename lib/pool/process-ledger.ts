@@ -2,6 +2,7 @@ import v8 from 'node:v8';
 import type { HeapReading } from '../counting/readings';
 import { countingBinding } from '../counting/start';
 import type { NativeBinding } from '../native';
+import { checkPositive } from './bytes';
 import { GRANT_STEPS } from './pending-grants';
 import type { BookingVerdict, LedgerLimits, UsageLedger } from './usage-ledger';
 
@@ -88,8 +89,11 @@ export class ProcessLedger implements UsageLedger {
   /**
    * This isolate's ledger of that key and age; the same one each time. `undefined` where nothing is
    * counted, or when 512 of them are open in the process.
+   *
+   * @throws ArgumentTypeError or ArgumentRangeError `ERR_OOM_GUARD_INVALID_ARGUMENT` for `pendingMs`
    */
   static open({ key, pendingMs }: ProcessLedgerOptions): ProcessLedger | undefined {
+    checkPositive('pendingMs', pendingMs);
     const name = `${pendingMs}/${key}`;
     const known = opened.get(name);
     if (known !== undefined) {
@@ -178,6 +182,7 @@ export class ProcessLedger implements UsageLedger {
     box[BYTES] = bytes;
     box[FLAGS] = canSpill ? CAN_SPILL : 0;
     this.#binding.reservationsGiveBack();
+    this.#step = box[STEP] as number;
   }
 
   retire(step: number, bytes: number, allocated: boolean): void {

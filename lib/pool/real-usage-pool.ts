@@ -1,6 +1,7 @@
 import type { HeapReading, Readings } from '../counting/readings';
-import { ArgumentRangeError, ArgumentTypeError, type RefusalSource } from '../errors';
+import type { RefusalSource } from '../errors';
 import { parseSize, type Size } from '../sizes';
+import { checkPositive } from './bytes';
 import { ContainerHeadroom } from './container-headroom';
 import type { GrowRequest, GrowVerdict } from './grow-request';
 import { LocalLedger } from './local-ledger';
@@ -82,7 +83,6 @@ export class RealUsagePool extends MemoryPoolDecorator {
   readonly #ledger: UsageLedger;
   readonly #limits: LedgerLimits;
   readonly #heapPending = new PendingGrants();
-  readonly #pendingOf = new WeakMap<MemoryReservation, PendingGrants>();
 
   /**
    * @throws ArgumentTypeError or ArgumentRangeError `ERR_OOM_GUARD_INVALID_SIZE` for the limit, the
@@ -97,8 +97,8 @@ export class RealUsagePool extends MemoryPoolDecorator {
     this.#limit = limit;
     this.#readings = options.readings;
     this.#reclaimer = options.reclaimer;
-    this.#heapRatio = checkNumber('heapRatio', options.heapRatio ?? DEFAULT_HEAP_RATIO, 1);
-    const pendingMs = checkNumber('pendingMs', options.pendingMs ?? DEFAULT_PENDING_MS);
+    this.#heapRatio = checkPositive('heapRatio', options.heapRatio ?? DEFAULT_HEAP_RATIO, 1);
+    const pendingMs = checkPositive('pendingMs', options.pendingMs ?? DEFAULT_PENDING_MS);
     const { clock } = this;
     this.#ledger =
       options.ledger ?? new LocalLedger({ readings: options.readings, clock, pendingMs });
@@ -114,7 +114,7 @@ export class RealUsagePool extends MemoryPoolDecorator {
       this.#container = new ContainerHeadroom({
         read: () => this.#readings.container(),
         margin: options.containerMargin,
-        maxAgeMs: checkNumber(
+        maxAgeMs: checkPositive(
           'containerMaxAgeMs',
           options.containerMaxAgeMs ?? DEFAULT_CONTAINER_MAX_AGE_MS,
         ),
@@ -182,19 +182,18 @@ export class RealUsagePool extends MemoryPoolDecorator {
   override shrink(reservation: MemoryReservation, bytes: number): void {
     this.inner.shrink(reservation, bytes);
     this.#ledger.giveBack(bytes, reservation.consumer.canSpill);
-    this.#retire(reservation, bytes, 'newest');
+    this.#retire(reservation, bytes, 'newest', this.#ledger.step);
   }
 
   override allocated(reservation: MemoryReservation, bytes: number): void {
     this.inner.allocated(reservation, bytes);
-    this.#retire(reservation, bytes, 'oldest');
+    this.#retire(reservation, bytes, 'oldest', this.#ledger.tick());
   }
 
   override moved(from: MemoryReservation, to: MemoryReservation, bytes: number): void {
     this.inner.moved(from, to, bytes);
-    const own = this.#pendingOf.get(from);
-    if (own !== undefined) {
-      own.moveTo(this.#wheelOf(to), bytes, this.#ledger.tick());
+    if (from.grants?.pool === this) {
+      from.grants.wheel.moveTo(this.#wheelOf(to), bytes, this.#ledger.tick());
     }
   }
 
@@ -316,7 +315,11 @@ export class RealUsagePool extends MemoryPoolDecorator {
     if (verdict === 'granted' || verdict === 'pool' || this.#reclaimer === undefined) {
       return verdict;
     }
-    const outcome = await this.#reclaimer.collectGarbage({ whenLimited, since: request.arrivedAt });
+    const outcome = await this.#reclaimer.collectGarbage({
+      whenLimited,
+      since: request.arrivedAt,
+      needed: this.#missing(request, verdict),
+    });
     if (outcome.suppressed) {
       request.suppressed.add('garbage');
       return verdict;
@@ -349,6 +352,12 @@ export class RealUsagePool extends MemoryPoolDecorator {
       verdict = this.#attemptAnew(request);
     }
     return verdict;
+  }
+
+  /** How much would have to go for the request to be granted, bytes. */
+  #missing({ reservation, bytes, alreadyAllocated }: GrowRequest, source: RefusalSource): number {
+    const { limit = 0, measured } = this.refusalFigures(source, reservation);
+    return Math.max(0, measured + bytes - alreadyAllocated - limit);
   }
 
   #attemptAnew(request: GrowRequest): GrowVerdict {
@@ -417,19 +426,28 @@ export class RealUsagePool extends MemoryPoolDecorator {
     this.#wheelOf(reservation).add(needed, step);
   }
 
+  /** Its wheel is kept with the reservation: a map of them would cost more than the booking. */
   #wheelOf(reservation: MemoryReservation): PendingGrants {
-    let own = this.#pendingOf.get(reservation);
-    if (own === undefined) {
-      own = new PendingGrants();
-      this.#pendingOf.set(reservation, own);
+    const { grants } = reservation;
+    if (grants?.pool === this) {
+      return grants.wheel;
     }
-    return own;
+    const wheel = new PendingGrants();
+    reservation.grants = { pool: this, wheel };
+    return wheel;
   }
 
-  #retire(reservation: MemoryReservation, bytes: number, order: 'newest' | 'oldest'): void {
-    const heap = reservation.consumer.in === 'heap' ? this.#heapPending : undefined;
-    const own = this.#pendingOf.get(reservation);
-    own?.retire(bytes, order, this.#ledger.tick(), this.#ledger, heap);
+  #retire(
+    reservation: MemoryReservation,
+    bytes: number,
+    order: 'newest' | 'oldest',
+    step: number,
+  ): void {
+    const { grants } = reservation;
+    if (grants?.pool === this) {
+      const heap = reservation.consumer.in === 'heap' ? this.#heapPending : undefined;
+      grants.wheel.retire(bytes, order, step, this.#ledger, heap);
+    }
   }
 }
 
@@ -442,15 +460,4 @@ function reserveOf(reserve: Size | undefined, limit: number): number {
     return 0;
   }
   return Math.min(limit, parseSize(reserve, { name: 'unspillableReserve' }));
-}
-
-function checkNumber(name: string, value: unknown, max = Number.MAX_SAFE_INTEGER): number {
-  const accepted = `a number over 0 and at most ${max}`;
-  if (typeof value !== 'number') {
-    throw new ArgumentTypeError('ERR_OOM_GUARD_INVALID_ARGUMENT', name, value, accepted);
-  }
-  if (!(value > 0 && value <= max)) {
-    throw new ArgumentRangeError('ERR_OOM_GUARD_INVALID_ARGUMENT', name, value, accepted);
-  }
-  return value;
 }

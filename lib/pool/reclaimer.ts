@@ -13,6 +13,11 @@ export interface ReclaimOptions {
   whenLimited?: WhenLimited | undefined;
   /** With `'wait'`: a run that began later than this is recent enough to be shared, ms. */
   since?: number | undefined;
+  /**
+   * With `'skip'`: how much would have to be given back, bytes. When live bytes or the V8 heap have
+   * grown by as much since the last run, that is run again however recent it is. Default: never.
+   */
+  needed?: number | undefined;
 }
 
 /** What a pool needs to know of a reclaim. */

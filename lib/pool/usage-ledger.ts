@@ -52,7 +52,7 @@ export interface UsageLedger {
   book(bytes: number, needed: number, canSpill: boolean, limits: LedgerLimits): BookingVerdict;
   /** Books whatever the limits say. */
   bookUnchecked(bytes: number, needed: number, canSpill: boolean): void;
-  /** Bytes are no longer reserved. Those that are pending are retired apart. */
+  /** Bytes are no longer reserved; finds out the present step. Those that are pending are retired apart. */
   giveBack(bytes: number, canSpill: boolean): void;
   /** Forgets bytes granted in a step; `allocated` tells that they exist now. */
   retire(step: number, bytes: number, allocated: boolean): void;

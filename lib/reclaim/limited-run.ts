@@ -8,6 +8,8 @@ export interface LimitedRunOptions<T> {
   delay: (ms: number) => Promise<unknown>;
   /** Does it. */
   run: () => Promise<T>;
+  /** Whether it is worth while before its time. Default: never. */
+  worthWhile?: ((needed: number) => boolean) | undefined;
   /** The answer where nothing is done. */
   suppressed: () => T;
 }
@@ -26,12 +28,15 @@ export class LimitedRun<T> {
     this.#options = options;
   }
 
-  async request({ whenLimited = 'skip', since }: ReclaimOptions = {}): Promise<T> {
+  async request({ whenLimited = 'skip', since, needed }: ReclaimOptions = {}): Promise<T> {
     if (whenLimited === 'skip') {
       if (this.#underWay && this.#latest !== undefined) {
         return this.#latest;
       }
-      return this.#waitMs() > 0 ? this.#options.suppressed() : this.#start();
+      const early = this.#waitMs() > 0;
+      return early && !(needed !== undefined && this.#options.worthWhile?.(needed))
+        ? this.#options.suppressed()
+        : this.#start();
     }
     const runsBefore = this.#runs;
     let waits = whenLimited === 'wait';

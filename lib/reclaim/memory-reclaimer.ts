@@ -6,6 +6,8 @@ import { LimitedRun } from './limited-run';
 
 const DEFAULT_SLACK_INTERVAL_MS = 100;
 const DEFAULT_GARBAGE_INTERVAL_MS = 250;
+/** Less growth than this is not worth a collection before its time. */
+const GROWTH_MIN = 8 * 2 ** 20;
 
 /** What one reclaim did. Sizes in bytes, as measured just before and after it. */
 export interface ReclaimReport {
@@ -29,7 +31,7 @@ export interface MemoryReclaimerOptions {
   trim: () => Promise<void>;
   /** A major collection of this isolate. Default {@link collectGarbage}. */
   gc?: (() => void) | undefined;
-  readings: Pick<Readings, 'live' | 'rss'>;
+  readings: Pick<Readings, 'live' | 'rss' | 'heap'>;
   /** Milliseconds, monotonic; the same clock as the pool's. Default `performance.now`. */
   clock?: (() => number) | undefined;
   /** Waits for a turn of the event loop, after which finalizers have run. */
@@ -46,15 +48,17 @@ export interface MemoryReclaimerOptions {
 
 /**
  * Gives back memory that nobody uses: slack to the kernel, garbage to the allocators. Each at most
- * once in an interval, by one at a time, shared by all who ask while it runs, and measured. Never
+ * once in an interval (garbage sooner when enough has been allocated since), by one at a time, shared by all who ask while it runs, and measured. Never
  * rejects: what went wrong is in the report.
  */
 export class MemoryReclaimer implements Reclaimer {
-  readonly #readings: Pick<Readings, 'live' | 'rss'>;
+  readonly #readings: Pick<Readings, 'live' | 'rss' | 'heap'>;
   readonly #clock: () => number;
   readonly #onReport: ((report: ReclaimReport) => void) | undefined;
   readonly #slack: LimitedRun<ReclaimReport>;
   readonly #garbage: LimitedRun<ReclaimReport>;
+  #liveAfterGarbage = 0;
+  #heapAfterGarbage = 0;
 
   constructor(options: MemoryReclaimerOptions) {
     const clock = options.clock ?? (() => performance.now());
@@ -80,7 +84,13 @@ export class MemoryReclaimer implements Reclaimer {
         this.#measured('garbage', async () => {
           gc();
           await setTurn();
+          this.#liveAfterGarbage = this.#readings.live();
+          this.#heapAfterGarbage = this.#readings.heap().used;
         }),
+      // Garbage can only be among what has come since, unless somebody let go of older things; for
+      // those there is the interval. The size of the heap says nothing: a few bytes there can hold
+      // any amount of native memory.
+      worthWhile: (needed) => this.#grown() >= Math.max(needed, GROWTH_MIN),
       suppressed: () => this.#suppressed('garbage'),
     });
   }
@@ -93,6 +103,13 @@ export class MemoryReclaimer implements Reclaimer {
   /** Collects this isolate's garbage, then lets finalizers run, which free native memory. */
   collectGarbage(options?: ReclaimOptions): Promise<ReclaimReport> {
     return this.#garbage.request(options);
+  }
+
+  #grown(): number {
+    return Math.max(
+      this.#readings.live() - this.#liveAfterGarbage,
+      this.#readings.heap().used - this.#heapAfterGarbage,
+    );
   }
 
   async #measured(

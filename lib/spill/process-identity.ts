@@ -10,29 +10,36 @@ export interface ProcessIdentity {
   pid: number;
   /** When it started, in the kernel's ticks since boot; 0 where that cannot be told. */
   startTime: number;
-  /** Where its number counts: this boot and this pid namespace, 8 hexadecimal digits. */
+  /** The boot of the machine, 8 hexadecimal digits. */
+  boot: string;
+  /** Where its number counts: the pid namespace, as a container has its own, 8 digits. */
   space: string;
 }
 
+/** What can be said of a process from here. */
+export type ProcessState = 'ended' | 'running' | 'elsewhere' | 'unknown';
+
 /** This process. */
 export function ownIdentity(): ProcessIdentity {
-  return { pid: process.pid, startTime: startTimeOf('self') ?? 0, space: ownSpace() };
+  return { pid: process.pid, startTime: startTimeOf('self') ?? 0, ...ownPlace() };
 }
 
 /**
- * Whether a process is known to have ended. False when that cannot be told: for processes of
- * another container or machine, and of another boot (which may be another machine's).
+ * Whether a process has ended. `elsewhere`: it was started by this kernel, in another pid namespace,
+ * where its number means nothing to us. `unknown`: under another boot, which may be another machine's.
  */
-export function hasEnded({ pid, startTime, space }: ProcessIdentity): boolean {
-  if (space !== ownSpace()) return false;
+export function stateOf({ pid, startTime, boot, space }: ProcessIdentity): ProcessState {
+  const own = ownPlace();
+  if (boot !== own.boot) return 'unknown';
+  if (space !== own.space) return 'elsewhere';
   try {
     process.kill(pid, 0);
   } catch (error) {
     // EPERM: it is there, and somebody else's.
-    if ((error as NodeJS.ErrnoException).code === 'ESRCH') return true;
+    if ((error as NodeJS.ErrnoException).code === 'ESRCH') return 'ended';
   }
   const running = startTimeOf(pid);
-  return startTime !== 0 && running !== undefined && running !== startTime;
+  return startTime !== 0 && running !== undefined && running !== startTime ? 'ended' : 'running';
 }
 
 /** Field 22 of /proc/<pid>/stat; `undefined` outside Linux and for processes that are not shown. */
@@ -43,20 +50,23 @@ function startTimeOf(pid: number | 'self'): number | undefined {
   return field !== undefined && /^\d+$/.test(field) ? Number(field) : undefined;
 }
 
-let space: string | undefined;
+let place: Pick<ProcessIdentity, 'boot' | 'space'> | undefined;
 
-function ownSpace(): string {
-  if (space === undefined) {
-    const boot = readOr('/proc/sys/kernel/random/boot_id');
+function ownPlace(): Pick<ProcessIdentity, 'boot' | 'space'> {
+  if (place === undefined) {
     let namespace = '';
     try {
       namespace = readlinkSync('/proc/self/ns/pid');
     } catch {
       // Not Linux: there is one space.
     }
-    space = createHash('sha256').update(`${boot}\n${namespace}`).digest('hex').slice(0, 8);
+    place = { boot: digits(readOr('/proc/sys/kernel/random/boot_id')), space: digits(namespace) };
   }
-  return space;
+  return place;
+}
+
+function digits(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 8);
 }
 
 function readOr(file: string): string {

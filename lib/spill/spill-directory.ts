@@ -7,6 +7,7 @@ import { onExit } from '../on-exit';
 import { parseSize, type Size } from '../sizes';
 import type { SpillCodec } from './codec';
 import { SpillDirectoryError, SpillSpaceError } from './errors';
+import { giveLifeSign } from './life-sign';
 import { SpillFile } from './spill-file';
 import { ownName, sweepSpillDirectories } from './sweep';
 
@@ -36,6 +37,7 @@ export class SpillDirectory implements AsyncDisposable {
   readonly swept: Promise<readonly string[]>;
   readonly #files = new Set<SpillFile<unknown>>();
   readonly #forget: () => void;
+  readonly #endLifeSign: () => void;
   #used = 0;
   #made = 0;
   #closing: Promise<void> | undefined;
@@ -66,6 +68,7 @@ export class SpillDirectory implements AsyncDisposable {
       throw new SpillDirectoryError(absolute, error);
     }
     this.#forget = onExit(() => rmSync(this.path, { recursive: true, force: true }));
+    this.#endLifeSign = giveLifeSign(this.path);
     const now = performance.now();
     if (now - (lastSweeps.get(absolute) ?? Number.NEGATIVE_INFINITY) < sweepInterval) {
       this.swept = Promise.resolve([]);
@@ -131,6 +134,7 @@ export class SpillDirectory implements AsyncDisposable {
     try {
       await Promise.all([...this.#files].map((file) => file.close()));
     } finally {
+      this.#endLifeSign();
       await rm(this.path, { recursive: true, force: true });
       this.#forget();
     }

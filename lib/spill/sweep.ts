@@ -1,27 +1,30 @@
 import { randomBytes } from 'node:crypto';
 import { lstat, readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
-import { hasEnded, ownIdentity, type ProcessIdentity } from './process-identity';
+import { lifeSignGone } from './life-sign';
+import { ownIdentity, type ProcessIdentity, stateOf } from './process-identity';
 
-const form = /^oom-guard-spill-(\d{1,10})-(\d{1,16})-([0-9a-f]{8})-[0-9a-f]{12}$/;
+const form = /^oom-guard-spill-(\d{1,10})-(\d{1,16})-([0-9a-f]{8})-([0-9a-f]{8})-[0-9a-f]{12}$/;
 
 /** A name for a directory of this process that no other has. */
 export function ownName(): string {
-  const { pid, startTime, space } = ownIdentity();
-  return `oom-guard-spill-${pid}-${startTime}-${space}-${randomBytes(6).toString('hex')}`;
+  const { pid, startTime, boot, space } = ownIdentity();
+  const unique = randomBytes(6).toString('hex');
+  return `oom-guard-spill-${pid}-${startTime}-${boot}-${space}-${unique}`;
 }
 
 function ownerOf(name: string): ProcessIdentity | undefined {
-  const [, pid, startTime, space] = form.exec(name) ?? [];
-  return space === undefined
+  const [, pid, startTime, boot, space] = form.exec(name) ?? [];
+  return boot === undefined || space === undefined
     ? undefined
-    : { pid: Number(pid), startTime: Number(startTime), space };
+    : { pid: Number(pid), startTime: Number(startTime), boot, space };
 }
 
 /**
  * Removes the spill directories in `parent` whose process has ended without doing so itself: killed,
- * or crashed. What belongs to a living process, to one of another container, boot or machine, to
- * another user, or is no spill directory at all is left alone.
+ * or crashed, here or in another container on this machine. What belongs to a living process, to
+ * another user, to another boot (which may be another machine's), or is no spill directory at all is
+ * left alone.
  *
  * @returns the directories that were removed. Never rejects: what cannot be removed is left
  */
@@ -30,9 +33,12 @@ export async function sweepSpillDirectories(parent: string): Promise<string[]> {
   const names = await readdir(parent).catch((): string[] => []);
   for (const name of names) {
     const owner = ownerOf(name);
-    if (owner === undefined || !hasEnded(owner)) continue;
+    if (owner === undefined) continue;
     const directory = path.join(parent, name);
     try {
+      const state = stateOf(owner);
+      if (state !== 'ended' && !(state === 'elsewhere' && (await lifeSignGone(directory))))
+        continue;
       const status = await lstat(directory);
       // In a directory that everybody may write to, anybody may have made this, a link too.
       if (!status.isDirectory() || (process.getuid && status.uid !== process.getuid())) continue;

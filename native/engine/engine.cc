@@ -54,6 +54,7 @@ void start(bool patch, uint8_t jemalloc) {
       pthread_atfork(nullptr, nullptr, [] {
         g_registry->forked();
         g_watchdog->forked();
+        g_heaps.forked();
       });
       g_rescanner.store(start_rescanner(g_registry));
       g_started.store(true, std::memory_order_release);
@@ -153,11 +154,11 @@ void retarget(uint8_t target) {
   if (started()) g_registry->retarget(static_cast<SlotTarget>(target));
 }
 
-bool watchdog_acquire(uint32_t tick_ms) {
-  return started() && g_watchdog->acquire(tick_ms);
+int32_t watchdog_acquire(uint32_t tick_ms) {
+  return started() ? g_watchdog->acquire(tick_ms) : -1;
 }
-void watchdog_release() {
-  if (started()) g_watchdog->release();
+void watchdog_release(int32_t hold) {
+  if (started()) g_watchdog->release(hold);
 }
 int32_t watchdog_watch(uint64_t bytes, void (*callback)(void*, uint64_t), void* context) {
   return started() ? g_watchdog->watch(bytes, callback, context) : -1;

@@ -78,8 +78,8 @@ struct EngineApi {
   bool (*rescanner_running)();
 
   // See watch/watchdog.h.
-  bool (*watchdog_acquire)(uint32_t tick_ms);
-  void (*watchdog_release)();
+  int32_t (*watchdog_acquire)(uint32_t tick_ms);
+  void (*watchdog_release)(int32_t hold);
   int32_t (*watchdog_watch)(uint64_t bytes, void (*callback)(void*, uint64_t), void* context);
   void (*watchdog_unwatch)(int32_t id);
   void (*watchdog_container)(const char* file, const char* name, uint64_t limit);

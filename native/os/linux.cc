@@ -101,6 +101,10 @@ bool start_thread(void* (*run)(void*), void* argument) {
   return error == 0;
 }
 
+uint32_t thread_id() {
+  return static_cast<uint32_t>(syscall(SYS_gettid));
+}
+
 void raise_thread_priority() {
   constexpr int kNice = -10;
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);

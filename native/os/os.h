@@ -24,6 +24,9 @@ bool read_stat(const char* file, const char* name, uint64_t* value);
 // Starts a detached thread with a small stack and all signals blocked. False when refused.
 bool start_thread(void* (*run)(void*), void* argument);
 
+// The kernel's number of the calling thread.
+uint32_t thread_id();
+
 // Asks that the calling thread gets a core soon after it wakes, where the process may ask for that.
 void raise_thread_priority();
 

@@ -18,29 +18,42 @@ std::atomic<Watchdog*> g_running{nullptr};
 
 }  // namespace
 
-bool Watchdog::acquire(unsigned tick_ms) {
+int32_t Watchdog::acquire(unsigned tick_ms) {
   os::Lock lock(&lock_);
-  if (users_.load(std::memory_order_relaxed) == 0) {
-    tick_ms_.store(tick_ms, std::memory_order_relaxed);
-    readings_ = {};
-    last_sample_ns_ = 0;
-    for (Threshold& threshold : thresholds_) threshold.over = false;
-  } else if (tick_ms < tick_ms_.load(std::memory_order_relaxed)) {
-    tick_ms_.store(tick_ms, std::memory_order_relaxed);
-  }
-  // A thread that is on its way out sees the new user and stays.
+  unsigned hold = 0;
+  while (hold < kMaxHolds && holds_[hold] != 0) ++hold;
+  if (hold == kMaxHolds || tick_ms == 0) return -1;
+  // A thread that is on its way out sees the new hold and stays.
   if (!thread_alive_) {
-    if (!os::start_thread(&Watchdog::run, this)) return false;
+    if (!os::start_thread(&Watchdog::run, this)) return -1;
     thread_alive_ = true;
   }
-  users_.fetch_add(1, std::memory_order_release);
-  return true;
+  holds_[hold] = tick_ms;
+  choose_tick();
+  return static_cast<int32_t>(hold);
 }
 
-void Watchdog::release() {
+void Watchdog::release(int32_t hold) {
+  if (hold < 0 || hold >= static_cast<int32_t>(kMaxHolds)) return;
   os::Lock lock(&lock_);
-  if (users_.load(std::memory_order_relaxed) == 0) return;
-  if (users_.fetch_sub(1, std::memory_order_release) == 1) readings_ = {};
+  if (holds_[hold] == 0) return;
+  holds_[hold] = 0;
+  choose_tick();
+  if (tick_ms_.load(std::memory_order_relaxed) != 0) return;
+  readings_ = {};
+  last_sample_ns_ = 0;
+  for (Threshold& threshold : thresholds_) threshold.over = false;
+}
+
+// Wakes the thread: it may sleep for a longer tick than is wanted now, or nobody may want it.
+void Watchdog::choose_tick() {
+  unsigned shortest = 0;
+  for (unsigned tick : holds_) {
+    if (tick != 0 && (shortest == 0 || tick < shortest)) shortest = tick;
+  }
+  tick_ms_.store(shortest, std::memory_order_relaxed);
+  call_.store(2, std::memory_order_release);
+  os::wake(&call_);
 }
 
 int32_t Watchdog::watch(uint64_t bytes, CrossingCallback callback, void* context) {
@@ -79,7 +92,8 @@ void* Watchdog::run(void* self) {
 
 void Watchdog::forked() {
   lock_ = PTHREAD_MUTEX_INITIALIZER;
-  users_.store(0, std::memory_order_relaxed);
+  tick_ms_.store(0, std::memory_order_relaxed);
+  for (unsigned& hold : holds_) hold = 0;
   thread_alive_ = false;
   for (Threshold& threshold : thresholds_) threshold = Threshold();
   g_large_allocation_listener.store(nullptr, std::memory_order_relaxed);
@@ -92,7 +106,7 @@ void Watchdog::loop() {
   for (;;) {
     {
       os::Lock lock(&lock_);
-      if (users_.load(std::memory_order_relaxed) == 0) {
+      if (tick_ms_.load(std::memory_order_relaxed) == 0) {
         // A thread that is past this point finds a watchdog whose thresholds are all free.
         g_large_allocation_listener.store(nullptr, std::memory_order_release);
         thread_alive_ = false;

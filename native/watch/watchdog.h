@@ -30,15 +30,14 @@ struct WatchdogReadings {
 class Watchdog {
  public:
   static constexpr unsigned kMaxThresholds = 32;
-  static constexpr unsigned kDefaultTickMs = 10;
+  static constexpr unsigned kMaxHolds = 256;
 
   Watchdog(Registry* registry, const HeapSlots* heaps) : registry_(registry), heaps_(heaps) {}
 
-  // Runs while acquire() was called more often than release(). The shortest tick wins; it starts
-  // over when nobody is left. False when the OS gives no thread.
-  bool acquire(unsigned tick_ms);
-  void release();
-  bool running() const { return users_.load(std::memory_order_acquire) != 0; }
+  // Runs while somebody holds it, at the shortest of the holders' ticks. Returns a hold for
+  // release(); -1 when the OS gives no thread, or too many hold it.
+  int32_t acquire(unsigned tick_ms);
+  void release(int32_t hold);
 
   // Calls back once when usage passes `bytes`, again after it was at or under it. -1 when all
   // places are taken. Works while the watchdog runs.
@@ -70,6 +69,7 @@ class Watchdog {
   static void on_large_allocation();
   uint64_t usage_now() const;
   void arm();
+  void choose_tick();
 
   static void* run(void* self);
   void loop();
@@ -80,9 +80,9 @@ class Watchdog {
   Registry* registry_;
   const HeapSlots* heaps_;
   mutable pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
-  std::atomic<unsigned> users_{0};
-  std::atomic<unsigned> tick_ms_{kDefaultTickMs};
-  bool thread_alive_ = false;  // under the lock
+  unsigned holds_[kMaxHolds] = {};    // their ticks; 0: free
+  std::atomic<unsigned> tick_ms_{0};  // the shortest of them; 0: nobody holds it
+  bool thread_alive_ = false;         // under the lock
   Threshold thresholds_[kMaxThresholds];
   char container_file_[1024] = "";
   char container_name_[32] = "";

@@ -1,27 +1,28 @@
 /** For the tests of lib/spill: pools that refuse at will, and rows that can be checked. */
 import { existsSync, readdirSync } from 'node:fs';
-import { type GrowVerdict, type MemoryReservation, UnboundedMemoryPool } from '../../lib/pool';
+import {
+  type GrowVerdict,
+  type MemoryPoolOptions,
+  type MemoryReservation,
+  UnboundedMemoryPool,
+} from '../../lib/pool';
 
-/** Says no whenever `refuse` does; whoever asks may be told apart by what it asks for. */
+/** Says no whenever `refuse` does. */
 export class RefusingPool extends UnboundedMemoryPool {
   refusals = 0;
   readonly #refuse: (bytes: number) => boolean;
 
-  constructor(refuse: (bytes: number) => boolean) {
-    super();
+  constructor(refuse: (bytes: number) => boolean, options?: MemoryPoolOptions) {
+    super(options);
     this.#refuse = refuse;
   }
 
-  override requestGrow(
-    reservation: MemoryReservation,
-    bytes: number,
-    alreadyAllocated: number,
-  ): GrowVerdict {
+  override requestGrow(reservation: MemoryReservation, bytes: number): GrowVerdict {
     if (this.#refuse(bytes)) {
       this.refusals += 1;
       return 'pool';
     }
-    return super.requestGrow(reservation, bytes, alreadyAllocated);
+    return super.requestGrow(reservation, bytes);
   }
 }
 

@@ -141,77 +141,53 @@ function expected(keys: Uint8Array[], fixed: boolean, descending: boolean): numb
     );
 }
 
+const sizes = { directory: { parent }, blockBytes: 4096, batchBytes: 1024 };
+
 describe.each<[string, Sort, boolean]>([
   ['fixed records by key', sortFixed(false), true],
   ['fixed records by comparator', sortFixed(true), true],
   ['prefixed records', sortPrefixed, false],
   ['values', sortValues, false],
 ])('%s', (_, sort, fixed) => {
-  test('sorted, stable, complete, nothing left', async () => {
-    await fc.assert(
-      fc.asyncProperty(inputs, async ({ keys, batches, share, refusals, ...rest }) => {
-        let countdown = 0;
-        // One in `share` is refused at first; a refused one is granted when asked again after a spill.
-        const pool = new RefusingPool(() => {
-          countdown += 1;
-          return share > 0 && countdown % share === 0 && (refusals.next().value as boolean);
-        });
-        const options = {
-          ...rest,
-          memory: pool,
-          directory: { parent },
-          blockBytes: 4096,
-          batchBytes: 1024,
-        };
-        try {
-          expect(await sort(keys, batches, options)).toEqual(
-            expected(keys, fixed, rest.descending),
-          );
-        } catch (error) {
-          // Some refusals nobody can do anything about. Then it says so.
-          if (!isResourcesExhausted(error)) throw error;
-          refused += 1;
-        }
-        if (pool.refusals > 0) spilled += 1;
-        expect(pool.reserved).toBe(0);
-        expect(pool.consumers.largest()).toEqual([]);
-        expect(entries(parent)).toEqual([]);
-      }),
-      { numRuns: runs },
-    );
+  test('whoever is refused: sorted, stable, complete, and nothing is left', async () => {
+    const property = fc.asyncProperty(inputs, async (input) => {
+      const { keys, batches, share, refusals, ...rest } = input;
+      let asked = 0;
+      const memory = new RefusingPool(() => {
+        asked += 1;
+        return share > 0 && asked % share === 0 && (refusals.next().value as boolean);
+      });
+      try {
+        const places = await sort(keys, batches, { ...rest, ...sizes, memory });
+        expect(places).toEqual(expected(keys, fixed, rest.descending));
+      } catch (error) {
+        // Refused at every attempt there is nothing to be done. Then it says so.
+        if (!isResourcesExhausted(error)) throw error;
+      }
+      expect(memory.reserved).toBe(0);
+      expect(memory.consumers.largest()).toEqual([]);
+      expect(entries(parent)).toEqual([]);
+    });
+    await fc.assert(property, { numRuns: runs });
   });
 
-  test('a pool of some blocks is enough, and what does not fit is said', async () => {
-    const spilled = 0;
-    const refused = 0;
-    await fc.assert(
-      fc.asyncProperty(
-        inputs,
-        async ({ keys, batches, share: _share, refusals: _refusals, ...rest }) => {
-          // Room for a few blocks and all buffers: what a pool of that size says.
-          const room = 64 * 1024;
-          const pool: RefusingPool = new RefusingPool((bytes) => pool.reserved + bytes > room);
-          const options = {
-            ...rest,
-            memory: pool,
-            directory: { parent },
-            blockBytes: 4096,
-            batchBytes: 1024,
-          };
-          try {
-            expect(await sort(keys, batches, options)).toEqual(
-              expected(keys, fixed, rest.descending),
-            );
-          } catch (error) {
-            if (!isResourcesExhausted(error)) throw error;
-          }
-          expect(pool.reserved).toBe(0);
-          expect(entries(parent)).toEqual([]);
-        },
-      ),
-      { numRuns: runs },
-    );
-    expect(spilled).toBeGreaterThan(runs / 10);
-    console.log({ spilled, refused });
+  test('a pool of six blocks is enough for any input', async () => {
+    const room = 6 * sizes.blockBytes;
+    let spilled = 0;
+    const property = fc.asyncProperty(inputs, async (input) => {
+      const { keys, batches, share: _, refusals: __, ...rest } = input;
+      const memory: RefusingPool = new RefusingPool((bytes) => memory.reserved + bytes > room, {
+        spillExemption: 2 * sizes.batchBytes,
+      });
+      // A batch has to fit as a whole.
+      const fitting = batches.map((size) => Math.min(size, 60));
+      const places = await sort(keys, fitting, { ...rest, ...sizes, memory });
+      expect(places).toEqual(expected(keys, fixed, rest.descending));
+      expect(memory.reserved).toBe(0);
+      expect(entries(parent)).toEqual([]);
+      if (memory.refusals > 0) spilled += 1;
+    });
+    await fc.assert(property, { numRuns: runs });
+    expect(spilled).toBeGreaterThan(runs / 4);
   });
 });
