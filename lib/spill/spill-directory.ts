@@ -1,4 +1,4 @@
-import { accessSync, constants, mkdirSync, rmSync } from 'node:fs';
+import { accessSync, constants, existsSync, mkdirSync, rmSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
@@ -61,7 +61,7 @@ export class SpillDirectory implements AsyncDisposable {
     const absolute = path.resolve(parent);
     this.path = path.join(absolute, ownName());
     try {
-      mkdirSync(absolute, { recursive: true });
+      makeWithParents(absolute);
       mkdirSync(this.path, { mode: 0o700 });
       accessSync(this.path, constants.W_OK | constants.X_OK);
     } catch (error) {
@@ -138,5 +138,21 @@ export class SpillDirectory implements AsyncDisposable {
       await rm(this.path, { recursive: true, force: true });
       this.#forget();
     }
+  }
+}
+
+/**
+ * Node's own recursive `mkdir` never returns where the kernel answers ENOENT although the parent is
+ * there, as /proc does.
+ */
+function makeWithParents(directory: string): void {
+  if (existsSync(directory)) return;
+  const parent = path.dirname(directory);
+  if (parent !== directory) makeWithParents(parent);
+  try {
+    mkdirSync(directory);
+  } catch (error) {
+    // Somebody else may have been quicker.
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   }
 }

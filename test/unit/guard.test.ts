@@ -135,7 +135,7 @@ describe('the limit', () => {
     p.setContainer(1000 * MIB, 0);
     expect(make({}).describe()).toBe(
       "memory guard: enforces; limit auto = 700 MiB (70% of the container's limit of 1000 MiB); " +
-        'pool greedy(used: 0 B, pool_size: 700 MiB)',
+        'pool fair(used: 0 B, pool_size: 700 MiB)',
     );
     expect(make({ limit: '50%' }).describe()).toContain('50% = 500 MiB');
   });

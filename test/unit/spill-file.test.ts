@@ -244,7 +244,7 @@ describe('SpillDirectory', () => {
     await file.append(Buffer.alloc(1000));
     const reading = file.read();
     await reading.next();
-    const appending = file.append(Buffer.alloc(1000));
+    const appending = Promise.allSettled([file.append(Buffer.alloc(1000))]);
     await directory.close();
     await appending;
     expect(fs.existsSync(directory.path)).toBe(false);

@@ -166,9 +166,9 @@ export class ExternalSorter<Batch, C extends Cursor = Cursor> implements AsyncDi
 
   /**
    * All rows in order, as batches. Takes no more rows from here on. The sorter closes when the
-   * iteration ends, in whatever way.
+   * iteration ends, in whatever way. Refused the memory for a wide merge it makes narrower ones; what
+   * the narrowest needs, a few batches, it takes as overcommit in the end.
    *
-   * @throws ResourcesExhaustedError (rejects with it) when there is no room for the smallest merge
    * @throws SpillError and the classes that extend it when runs cannot be read or merged
    * @throws StateError `ERR_OOM_GUARD_CLOSED` when it was called before, or after `close()`
    */
@@ -361,16 +361,29 @@ export class ExternalSorter<Batch, C extends Cursor = Cursor> implements AsyncDi
 
   /** Grows, or, where that is refused, goes for a merge of fewer runs. */
   async #growForMerge(bytes: number): Promise<void> {
+    const runs = this.#runs.count;
+    if (await this.#growOrOvercommit(bytes, runs <= 2)) {
+      this.#mergeGranted += bytes;
+      return;
+    }
+    this.#fanIn = Math.max(2, Math.ceil(runs / 2));
+    this.#shrink(this.#mergeGranted);
+    this.#mergeGranted = 0;
+  }
+
+  /**
+   * Grows. Where that is refused: takes what the smallest merge there is cannot do without, a few
+   * batches, so that all the work before was not in vain; returns false for any other.
+   */
+  async #growOrOvercommit(bytes: number, smallest: boolean): Promise<boolean> {
     try {
       await this.#grow(bytes, allocatedNone);
-      this.#mergeGranted += bytes;
     } catch (error) {
-      const runs = this.#runs.count;
-      if (!isResourcesExhausted(error) || runs <= 2) throw error;
-      this.#fanIn = Math.max(2, Math.ceil(runs / 2));
-      this.#shrink(this.#mergeGranted);
-      this.#mergeGranted = 0;
+      if (!isResourcesExhausted(error)) throw error;
+      if (!smallest) return false;
+      this.#reservation.overcommit(bytes, allocatedNone);
     }
+    return true;
   }
 
   /** Merges some runs into one, so that there are fewer. */
@@ -380,10 +393,7 @@ export class ExternalSorter<Batch, C extends Cursor = Cursor> implements AsyncDi
     size = Math.max(2, size);
     const runs = this.#runs.smallest(size);
     const bytes = this.#runs.readBytes(runs) + this.#runs.writeBytes;
-    try {
-      await this.#grow(bytes, allocatedNone);
-    } catch (error) {
-      if (!isResourcesExhausted(error) || this.#fanIn === 2) throw error;
+    if (!(await this.#growOrOvercommit(bytes, this.#fanIn === 2))) {
       this.#fanIn = Math.max(2, this.#fanIn >> 1);
       return;
     }
