@@ -3,6 +3,8 @@
 // else.
 //
 //   ALLOCATES(id, symbol, parameters, arguments)        returns the new block, or NULL
+//   ALLOCATES_SIZE(id, symbol, parameters, arguments)   the same, of as many bytes as the first
+//                                                       argument says and no special alignment
 //   RELEASES(id, symbol, parameters, arguments)         the first argument is the block
 //   OTHER(id, symbol, result, parameters)               written by hand in wrappers.cc
 //
@@ -12,11 +14,11 @@
 
 #include <cstddef>
 
-#define OOM_GUARD_OPERATORS(ALLOCATES, RELEASES)                                                   \
-  ALLOCATES(op_new, "_Znwm", (size_t a), (a))                                                      \
-  ALLOCATES(op_new_array, "_Znam", (size_t a), (a))                                                \
-  ALLOCATES(op_new_nothrow, "_ZnwmRKSt9nothrow_t", (size_t a, const void* b), (a, b))              \
-  ALLOCATES(op_new_array_nothrow, "_ZnamRKSt9nothrow_t", (size_t a, const void* b), (a, b))        \
+#define OOM_GUARD_OPERATORS(ALLOCATES_SIZE, ALLOCATES, RELEASES)                                   \
+  ALLOCATES_SIZE(op_new, "_Znwm", (size_t a), (a))                                                 \
+  ALLOCATES_SIZE(op_new_array, "_Znam", (size_t a), (a))                                           \
+  ALLOCATES_SIZE(op_new_nothrow, "_ZnwmRKSt9nothrow_t", (size_t a, const void* b), (a, b))         \
+  ALLOCATES_SIZE(op_new_array_nothrow, "_ZnamRKSt9nothrow_t", (size_t a, const void* b), (a, b))   \
   ALLOCATES(op_new_aligned, "_ZnwmSt11align_val_t", (size_t a, size_t b), (a, b))                  \
   ALLOCATES(op_new_array_aligned, "_ZnamSt11align_val_t", (size_t a, size_t b), (a, b))            \
   ALLOCATES(op_new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t",                          \
@@ -48,8 +50,8 @@
   RELEASES(dallocx, "dallocx", (void* a, int b), (a, b))          \
   RELEASES(sdallocx, "sdallocx", (void* a, size_t b, int c), (a, b, c))
 
-#define OOM_GUARD_FAMILY(ALLOCATES, RELEASES, OTHER)                                           \
-  ALLOCATES(malloc, "malloc", (size_t a), (a))                                                 \
+#define OOM_GUARD_FAMILY(ALLOCATES_SIZE, ALLOCATES, RELEASES, OTHER)                           \
+  ALLOCATES_SIZE(malloc, "malloc", (size_t a), (a))                                            \
   RELEASES(free, "free", (void* a), (a))                                                       \
   ALLOCATES(calloc, "calloc", (size_t a, size_t b), (a, b))                                    \
   OTHER(realloc, "realloc", void*, (void*, size_t))                                            \
@@ -63,13 +65,13 @@
   RELEASES(free_sized, "free_sized", (void* a, size_t b), (a, b))                              \
   RELEASES(free_aligned_sized, "free_aligned_sized", (void* a, size_t b, size_t c), (a, b, c)) \
   OOM_GUARD_JEMALLOC(ALLOCATES, RELEASES, OTHER)                                               \
-  OOM_GUARD_OPERATORS(ALLOCATES, RELEASES)
+  OOM_GUARD_OPERATORS(ALLOCATES_SIZE, ALLOCATES, RELEASES)
 
 namespace oom_guard {
 
 enum class Fn : unsigned {
 #define OOM_GUARD_ID(id, ...) id,
-  OOM_GUARD_FAMILY(OOM_GUARD_ID, OOM_GUARD_ID, OOM_GUARD_ID)
+  OOM_GUARD_FAMILY(OOM_GUARD_ID, OOM_GUARD_ID, OOM_GUARD_ID, OOM_GUARD_ID)
 #undef OOM_GUARD_ID
       count
 };
@@ -78,7 +80,7 @@ constexpr unsigned kFnCount = static_cast<unsigned>(Fn::count);
 
 constexpr const char* kFnNames[kFnCount] = {
 #define OOM_GUARD_NAME(id, symbol, ...) symbol,
-    OOM_GUARD_FAMILY(OOM_GUARD_NAME, OOM_GUARD_NAME, OOM_GUARD_NAME)
+    OOM_GUARD_FAMILY(OOM_GUARD_NAME, OOM_GUARD_NAME, OOM_GUARD_NAME, OOM_GUARD_NAME)
 #undef OOM_GUARD_NAME
 };
 

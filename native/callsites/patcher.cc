@@ -138,7 +138,11 @@ bool Patcher::prepare(ImageTable* images, const Provider& provider) {
   memcpy(executable_stub_, provider.executable_stub, sizeof(executable_stub_));
   usable_size_ = provider.usable_size;
   publish_originals(heap_, original_, usable_size_);
-  sizer_ = provider.is_libc && glibc_header_agrees() ? Sizer::kGlibcHeader : Sizer::kUsableSize;
+  if (provider.is_libc && glibc_header_agrees()) {
+    sizer_ = Sizer::kGlibcHeader;
+  } else if (provider.size_of_request != nullptr && learn_size_classes(provider.size_of_request)) {
+    sizer_ = Sizer::kSizeClasses;
+  }
   for (unsigned i = 0; i < images->size(); ++i) {
     if ((*images)[i].role != ImageRole::kExecutable) continue;
     each_needed(*images, (*images)[i], [](ImageRecord& record) { return record.global = true; });
@@ -355,7 +359,10 @@ bool Patcher::is_ours(Fn fn, uintptr_t value) const {
   };
   if (in(counting_wrappers(heap_, Sizer::kUsableSize))) return true;
   if (heap_ != 0) return false;
-  if (in(probing_wrappers()) || in(counting_wrappers(heap_, Sizer::kGlibcHeader))) return true;
+  if (in(probing_wrappers()) || in(counting_wrappers(heap_, Sizer::kGlibcHeader)) ||
+      in(counting_wrappers(heap_, Sizer::kSizeClasses))) {
+    return true;
+  }
   if (fn != Fn::free || loader_end_ == 0) return false;
   for (Sizer sizer : {Sizer::kGlibcHeader, Sizer::kUsableSize}) {
     AnyFn variant = free_unless_loader(sizer, loader_start_, loader_end_);

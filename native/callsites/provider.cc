@@ -142,6 +142,10 @@ void find_provider(const ImageTable& images, Provider* provider) {
     }
   }
   provider->usable_size = reinterpret_cast<UsableSizeFn>(image.find_defined("malloc_usable_size"));
+  if (provider->kind == ProviderKind::kJemalloc) {
+    provider->size_of_request =
+        reinterpret_cast<size_t (*)(size_t, int)>(image.find_defined("nallocx"));
+  }
   if (provider->usable_size == nullptr) {
     provider->problem = "the provider of malloc has no malloc_usable_size";
   }

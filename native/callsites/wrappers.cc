@@ -14,7 +14,8 @@ namespace {
 #define OOM_GUARD_PLAIN_VOID(id, symbol, params, args) void(*id) params;
 #define OOM_GUARD_PLAIN_OTHER(id, symbol, result, params) result(*id) params;
 struct Originals {
-  OOM_GUARD_FAMILY(OOM_GUARD_PLAIN_RESULT, OOM_GUARD_PLAIN_VOID, OOM_GUARD_PLAIN_OTHER)
+  OOM_GUARD_FAMILY(OOM_GUARD_PLAIN_RESULT, OOM_GUARD_PLAIN_RESULT, OOM_GUARD_PLAIN_VOID,
+                   OOM_GUARD_PLAIN_OTHER)
 };
 
 struct Heap {
@@ -28,11 +29,18 @@ Heap g_heaps[kHeaps];
 Shards g_shards[kHeaps];
 uintptr_t g_loader_start, g_loader_size;
 
+// What blocks of up to kMaxRequest bytes weigh, by the eighth part of the request, rounded up; 0
+// where that is not known.
+constexpr size_t kMaxRequest = 4096;
+uint16_t g_request_sizes[kMaxRequest / 8 + 1];
+
+// `of_request` gives the size of a block from what was asked for where that is certain, else 0.
 // `is_small` gives the size of a block that needs nothing but to be booked: it is not large, and
 // the size stands in one place.
 template <unsigned kHeap>
 struct GlibcHeader {
   static size_t of(void* block) noexcept { return glibc_block_size(block); }
+  static size_t of_request(size_t) noexcept { return 0; }
   static bool is_small(void* block, size_t* bytes) noexcept {
     const size_t header = static_cast<const size_t*>(block)[-1];
     *bytes = header & ~kGlibcFlags;
@@ -42,9 +50,17 @@ struct GlibcHeader {
 template <unsigned kHeap>
 struct ProviderUsableSize {
   static size_t of(void* block) noexcept { return g_heaps[kHeap].usable_size(block); }
+  static size_t of_request(size_t) noexcept { return 0; }
   static bool is_small(void* block, size_t* bytes) noexcept {
     *bytes = of(block);
     return *bytes < kLargeAllocation;
+  }
+};
+
+template <unsigned kHeap>
+struct SizeClasses : ProviderUsableSize<kHeap> {
+  static size_t of_request(size_t bytes) noexcept {
+    return bytes <= kMaxRequest ? g_request_sizes[(bytes + 7) / 8] : 0;
   }
 };
 
@@ -59,6 +75,14 @@ struct Counting {
       g_shards[kHeap].book_allocated(bytes);
     } else {
       allocated_large(block);
+    }
+  }
+  static void allocated_of_size(void* block, size_t requested) noexcept {
+    const size_t bytes = SizeOf<kHeap>::of_request(requested);
+    if (bytes != 0) {
+      g_shards[kHeap].book_allocated(bytes);
+    } else {
+      allocated(block);
     }
   }
   static Token before(void* block) noexcept { return SizeOf<kHeap>::of(block); }
@@ -92,6 +116,7 @@ struct Probing {
     }
   }
   static void allocated(void*) noexcept { note(); }
+  static void allocated_of_size(void*, size_t) noexcept { note(); }
   static Token before(void*) noexcept { return {}; }
   static void freed(Token) noexcept { note(); }
   static void resized(Token, void*) noexcept { note(); }
@@ -108,6 +133,12 @@ struct Wrap {
     if (__builtin_expect(block != nullptr, 1)) Book::allocated(block); \
     return block;                                                      \
   }
+#define OOM_GUARD_WRAP_ALLOCATES_SIZE(id, symbol, params, args)                   \
+  static void* id params {                                                        \
+    void* block = original().id args;                                             \
+    if (__builtin_expect(block != nullptr, 1)) Book::allocated_of_size(block, a); \
+    return block;                                                                 \
+  }
 // Booked before the block is given back: unmapping a large one takes milliseconds, and afterwards
 // its size could no longer be read.
 #define OOM_GUARD_WRAP_RELEASES(id, symbol, params, args)                \
@@ -116,7 +147,8 @@ struct Wrap {
     original().id args;                                                  \
   }
 #define OOM_GUARD_BY_HAND(...)
-  OOM_GUARD_FAMILY(OOM_GUARD_WRAP_ALLOCATES, OOM_GUARD_WRAP_RELEASES, OOM_GUARD_BY_HAND)
+  OOM_GUARD_FAMILY(OOM_GUARD_WRAP_ALLOCATES_SIZE, OOM_GUARD_WRAP_ALLOCATES, OOM_GUARD_WRAP_RELEASES,
+                   OOM_GUARD_BY_HAND)
 
   static void* realloc(void* old_block, size_t size) {
     if (old_block == nullptr) {
@@ -182,7 +214,7 @@ template <class Book>
 const WrapperSet& wrapper_set() {
   static const WrapperSet set = {{
 #define OOM_GUARD_ENTRY(id, ...) reinterpret_cast<AnyFn>(&Wrap<Book>::id),
-      OOM_GUARD_FAMILY(OOM_GUARD_ENTRY, OOM_GUARD_ENTRY, OOM_GUARD_ENTRY)
+      OOM_GUARD_FAMILY(OOM_GUARD_ENTRY, OOM_GUARD_ENTRY, OOM_GUARD_ENTRY, OOM_GUARD_ENTRY)
 #undef OOM_GUARD_ENTRY
   }};
   return set;
@@ -195,7 +227,7 @@ void publish_originals(unsigned heap, const AnyFn (&originals)[kFnCount],
   Originals& to = g_heaps[heap].original;
 #define OOM_GUARD_STORE(id, ...) \
   to.id = reinterpret_cast<decltype(to.id)>(originals[index_of(Fn::id)]);
-  OOM_GUARD_FAMILY(OOM_GUARD_STORE, OOM_GUARD_STORE, OOM_GUARD_STORE)
+  OOM_GUARD_FAMILY(OOM_GUARD_STORE, OOM_GUARD_STORE, OOM_GUARD_STORE, OOM_GUARD_STORE)
 #undef OOM_GUARD_STORE
   g_heaps[heap].usable_size = usable_size;
   std::atomic_thread_fence(std::memory_order_release);
@@ -214,9 +246,30 @@ const WrapperSet& counting_wrappers(unsigned heap, Sizer sizer) {
     case 3:
       return wrapper_set<Counting<3, ProviderUsableSize>>();
     default:
-      return sizer == Sizer::kGlibcHeader ? wrapper_set<Counting<0, GlibcHeader>>()
-                                          : wrapper_set<Counting<0, ProviderUsableSize>>();
+      break;
   }
+  switch (sizer) {
+    case Sizer::kGlibcHeader:
+      return wrapper_set<Counting<0, GlibcHeader>>();
+    case Sizer::kSizeClasses:
+      return wrapper_set<Counting<0, SizeClasses>>();
+    default:
+      return wrapper_set<Counting<0, ProviderUsableSize>>();
+  }
+}
+
+bool learn_size_classes(size_t (*size_of_request)(size_t bytes, int flags)) {
+  const Heap& heap = g_heaps[0];
+  for (size_t i = 1; i <= kMaxRequest / 8; ++i) {
+    const size_t expected = size_of_request(i * 8, 0);
+    void* block = heap.original.malloc(i * 8);
+    const bool agrees = block != nullptr && heap.usable_size(block) == expected &&
+                        size_of_request(i * 8 - 7, 0) == expected && expected <= UINT16_MAX;
+    heap.original.free(block);
+    if (!agrees) return false;
+    g_request_sizes[i] = static_cast<uint16_t>(expected);
+  }
+  return true;
 }
 
 AnyFn free_unless_loader(Sizer sizer, uintptr_t loader_start, uintptr_t loader_end) {

@@ -12,6 +12,10 @@ using AnyFn = void (*)();
 enum class Sizer {
   kGlibcHeader,  // glibc's chunk header: what glibc's own statistics count, and no call
   kUsableSize,   // the provider's malloc_usable_size
+  // The same, but what a plain request of up to 4 KiB yields is looked up in a table of the
+  // provider's size classes: jemalloc promises what nallocx() says, and it was checked for every
+  // entry.
+  kSizeClasses,
 };
 
 using UsableSizeFn = size_t (*)(void*);
@@ -32,8 +36,12 @@ void publish_originals(unsigned heap, const AnyFn (&originals)[kFnCount], Usable
 // Where the wrappers of a heap book.
 Shards& wrapper_shards(unsigned heap);
 
-// The wrappers that count. Only heap 0 can be read by glibc's headers.
+// The wrappers that count. Heaps other than 0 know kUsableSize only.
 const WrapperSet& counting_wrappers(unsigned heap, Sizer sizer);
+
+// Fills that table for heap 0. False, and the table is not to be used, when one entry is not what a
+// block really weighs. After publish_originals.
+bool learn_size_classes(size_t (*size_of_request)(size_t bytes, int flags));
 
 // A `free` for heap 0 that does not book what ld.so frees: for an executable whose stub receives
 // ld.so's frees while ld.so's allocations never pass it (Node 26). [start, end) is ld.so's image.
