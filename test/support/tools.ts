@@ -35,7 +35,7 @@ export function describeWith(
   }
 }
 
-const INSTALL_TOOLS = 'npm ci --prefix test/tools';
+const INSTALL_TOOLS = 'npm ci --ignore-scripts --prefix test/tools';
 
 /** A module of test/tools, or a file in one. */
 export function toolModule(name: string) {
