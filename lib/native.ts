@@ -65,6 +65,8 @@ export interface NativeBinding {
    * 0 auto, 1 call sites, 2 hooks, 3 statistics.
    */
   start(patch: boolean, jemalloc: number): void;
+  /** Whether this process counts. */
+  started(): boolean;
   /** Looks for images loaded since the last time. */
   rescan(): void;
   /** Live bytes, not clamped: below zero when more was freed than was seen allocated. */
@@ -144,7 +146,8 @@ function load(): NativeLoad {
       available: false,
       reason:
         `the addon could not be loaded on ${process.platform}-${process.arch}: ${cause}. ` +
-        'Native memory is not counted; `npm rebuild oom-guard` needs Python 3 and a C++ compiler.',
+        'Native memory is not counted. With Python 3 and a C++ compiler it can be built: ' +
+        '`npx node-gyp rebuild --directory node_modules/oom-guard`.',
     };
   }
 }

@@ -40,10 +40,21 @@ struct Environment {
 // loop alive.
 struct ThresholdWatch {
   Environment* environment;
+  napi_env env;
   int32_t id;
   Napi::ThreadSafeFunction function;
 
   void close() {
+    napi_remove_env_cleanup_hook(env, at_exit, this);
+    end();
+  }
+
+  // Hooks run before the environment closes its handles. Instance data is finalized when the last
+  // thread-safe function goes, which is too late to end one.
+  static void at_exit(void* self) { static_cast<ThresholdWatch*>(self)->end(); }
+
+ private:
+  void end() {
     environment->engine->watchdog_unwatch(id);  // after this no call is on its way into `function`
     environment->watches.erase(this);
     function.Abort();
@@ -52,9 +63,7 @@ struct ThresholdWatch {
 };
 
 Environment::~Environment() {
-  while (!watches.empty()) (*watches.begin())->close();
   for (int32_t hold : watchdog_holds) engine->watchdog_release(hold);
-  for (int32_t slot : reservations) engine->reservations_release(slot);
   engine->heap_release(heap_slot);
 }
 
@@ -95,6 +104,10 @@ void Start(const Napi::CallbackInfo& info) {
   engine_of(info).start(info[0].ToBoolean(), static_cast<uint8_t>(bytes_at(info, 1)));
   auto* environment = info.Env().GetInstanceData<Environment>();
   if (environment->heap_slot < 0) environment->heap_slot = environment->engine->heap_acquire();
+}
+
+Napi::Value Started(const Napi::CallbackInfo& info) {
+  return Napi::Boolean::New(info.Env(), engine_of(info).started());
 }
 
 void Rescan(const Napi::CallbackInfo& info) {
@@ -273,19 +286,20 @@ Napi::Value WatchThreshold(const Napi::CallbackInfo& info) {
     Napi::TypeError::New(env, "watchThreshold needs a function").ThrowAsJavaScriptException();
     return env.Undefined();
   }
-  auto* watch = new ThresholdWatch{environment, -1, {}};
+  auto* watch = new ThresholdWatch{environment, env, -1, {}};
   watch->function =
       Napi::ThreadSafeFunction::New(env, info[1].As<Napi::Function>(), "oom-guard:watchdog", 0, 1);
   watch->function.Unref(env);
   environment->watches.insert(watch);
+  napi_add_env_cleanup_hook(env, ThresholdWatch::at_exit, watch);
   watch->id = environment->engine->watchdog_watch(
       bytes_at(info, 0),
       [](void* context, uint64_t usage) {
         static_cast<ThresholdWatch*>(context)->function.NonBlockingCall(
             [usage](napi_env to, Napi::Function callback) {
               // Not through the wrapper: it aborts when the environment is being ended and nothing
-              // can be called or thrown any more. What the callback throws is left pending, and
-              // becomes an uncaught exception.
+              // can be called or thrown any more. The facade's callback
+              // does not throw.
               napi_value undefined, argument;
               if (napi_get_undefined(to, &undefined) == napi_ok &&
                   napi_create_double(to, static_cast<double>(usage), &argument) == napi_ok) {
@@ -393,6 +407,12 @@ void answer(Environment* environment, const oom_guard::ReservationTotals& totals
   box[kUnspillable] = static_cast<double>(totals.unspillable);
 }
 
+void give_back_reservations(void* environment) {
+  auto* of = static_cast<Environment*>(environment);
+  for (int32_t slot : of->reservations) of->engine->reservations_release(slot);
+  of->reservations.clear();
+}
+
 // reservationsAcquire(mailbox, key, ageMs): a slot, or -1 when all are taken.
 Napi::Value ReservationsAcquire(const Napi::CallbackInfo& info) {
   Napi::Env env = info.Env();
@@ -409,6 +429,8 @@ Napi::Value ReservationsAcquire(const Napi::CallbackInfo& info) {
     // Node drops the reference with the environment.
     Napi::Reference<Napi::Float64Array>::New(box, 1).SuppressDestruct();
     environment->mailbox = box.Data();
+    // Not with the instance data, which may outlive the last JavaScript by a while.
+    napi_add_env_cleanup_hook(env, give_back_reservations, environment);
   }
   // FNV-1a
   uint64_t key = 14695981039346656037u;
@@ -506,6 +528,7 @@ Napi::Object Init(Napi::Env env, Napi::Object exports) {
   }
   env.SetInstanceData(new Environment(engine));
   exports["start"] = Napi::Function::New<Start>(env, "start");
+  exports["started"] = Napi::Function::New<Started>(env, "started");
   exports["rescan"] = Napi::Function::New<Rescan>(env, "rescan");
   exports["live"] = Napi::Function::New<Live>(env, "live");
   exports["usage"] = Napi::Function::New<Usage>(env, "usage");

@@ -1,5 +1,5 @@
 /** Switches counting on, process-wide and once, and keeps up with modules that JavaScript loads. */
-import { ArgumentRangeError } from '../errors';
+import { ArgumentRangeError, ArgumentTypeError } from '../errors';
 import { loadNative, type NativeBinding } from '../native';
 import { type Coverage, readCoverage } from './coverage';
 import { usedHeap } from './heap';
@@ -34,7 +34,20 @@ let startedHere = false;
  * With `OOM_GUARD_NO_PATCHING=1` in the environment no import slot is written; only allocators that
  * count by other means are then counted.
  */
-export function startCounting({ jemalloc = 'auto' }: StartOptions = {}): Coverage {
+export function startCounting(options: StartOptions = {}): Coverage {
+  const unknown =
+    typeof options === 'object' && options !== null
+      ? Object.keys(options).filter((key) => key !== 'jemalloc')
+      : [options];
+  if (unknown.length > 0) {
+    throw new ArgumentTypeError(
+      'ERR_OOM_GUARD_INVALID_ARGUMENT',
+      'options',
+      unknown[0],
+      "an object with 'jemalloc' or nothing in it",
+    );
+  }
+  const { jemalloc = 'auto' } = options;
   const choice = JEMALLOC_CHOICES.indexOf(jemalloc);
   if (choice < 0) {
     throw new ArgumentRangeError(
@@ -46,24 +59,31 @@ export function startCounting({ jemalloc = 'auto' }: StartOptions = {}): Coverag
   }
   const native = loadNative();
   if (native.available && !startedHere) {
-    startedHere = true;
     const noPatching = process.env[NO_PATCHING] ?? '';
     native.binding.start(noPatching === '' || noPatching === '0', choice);
-    watchModules(native.binding);
-    publishHeap(native.binding);
+    if (native.binding.started()) {
+      startedHere = true;
+      watchModules(native.binding);
+      publishHeap(native.binding);
+    }
   }
   return readCoverage();
 }
 
-/** Whether this isolate has started counting. */
+/** Whether this process counts, whichever isolate started it. */
 export function isCounting(): boolean {
-  return startedHere;
+  return countingBinding() !== undefined;
 }
 
-/** The binding while counting is on in this isolate. */
+let counting: NativeBinding | undefined;
+
+/** The binding once the process counts. */
 export function countingBinding(): NativeBinding | undefined {
-  const native = loadNative();
-  return startedHere && native.available ? native.binding : undefined;
+  if (counting === undefined) {
+    const native = loadNative();
+    if (native.available && native.binding.started()) counting = native.binding;
+  }
+  return counting;
 }
 
 /** Other isolates cannot read this heap; a timer that does not keep the loop alive tells them. */

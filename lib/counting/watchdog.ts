@@ -2,7 +2,7 @@
  * The watchdog: a native thread that sums what is in use at every tick, whether or not the event
  * loop is blocked. It runs while somebody holds it.
  */
-import { ArgumentRangeError } from '../errors';
+import { ArgumentRangeError, ArgumentTypeError } from '../errors';
 import { containerReader } from './live';
 import { countingBinding, startCounting } from './start';
 
@@ -94,11 +94,37 @@ export class Watchdog {
    * Calls back, on this isolate's event loop, each time usage passes `bytes` upwards. The watchdog
    * notices within a tick; the call waits for the event loop, which it does not keep alive.
    *
+   * @throws ArgumentRangeError or ArgumentTypeError for bytes or a callback that is none
    * @returns what ends the watch; `undefined` when the watchdog does not run or watches 32 already
    */
   onCrossing(bytes: number, callback: (usage: number) => void): (() => void) | undefined {
+    if (typeof bytes !== 'number' || !(bytes >= 0)) {
+      throw new ArgumentRangeError(
+        'ERR_OOM_GUARD_INVALID_SIZE',
+        'bytes',
+        bytes,
+        'a number of bytes, not negative',
+      );
+    }
+    if (typeof callback !== 'function') {
+      throw new ArgumentTypeError(
+        'ERR_OOM_GUARD_INVALID_ARGUMENT',
+        'callback',
+        callback,
+        'a function',
+      );
+    }
     if (!this.running) return undefined;
-    const unwatch = countingBinding()?.watchThreshold(bytes, callback);
+    const unwatch = countingBinding()?.watchThreshold(bytes, (usage) => {
+      try {
+        callback(usage);
+      } catch (error) {
+        // Native code has nobody to throw to: an uncaught exception, as from a timer.
+        queueMicrotask(() => {
+          throw error;
+        });
+      }
+    });
     if (unwatch === undefined) return undefined;
     const end = () => {
       if (this.#ends.delete(end)) unwatch();

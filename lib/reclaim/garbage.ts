@@ -37,3 +37,13 @@ export function collectGarbage(): void {
   // collection that found them. The next collection, however small, waits for that.
   collect({ type: 'minor' });
 }
+
+/**
+ * A minor collection: finds what was dropped lately, in a few milliseconds, and frees its memory.
+ *
+ * @throws Error where V8 gives no access to its collector
+ */
+export function collectYoungGarbage(): void {
+  collect ??= findCollect();
+  collect?.({ type: 'minor' });
+}

@@ -7,6 +7,10 @@ export interface SpillCodec<Batch> {
    * view of what the batch holds, which must then not change until that.
    */
   encode(batch: Batch): Uint8Array;
+  /**
+   * Told of bytes from `encode` that are written, or given up, so that their memory can be used again.
+   */
+  release?(bytes: Uint8Array): void;
   /** The batch of these bytes, which are its own to keep: nobody else uses their memory. */
   decode(bytes: Buffer): Batch;
 }

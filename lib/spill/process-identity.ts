@@ -44,10 +44,25 @@ export function stateOf({ pid, startTime, boot, space }: ProcessIdentity): Proce
 
 /** Field 22 of /proc/<pid>/stat; `undefined` outside Linux and for processes that are not shown. */
 function startTimeOf(pid: number | 'self'): number | undefined {
+  if (!seesOwnProcesses()) return undefined;
   const stat = readOr(`/proc/${pid}/stat`);
   // The second field is the command in parentheses and may hold anything, parentheses too.
   const field = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];
   return field !== undefined && /^\d+$/.test(field) ? Number(field) : undefined;
+}
+
+let ownProcesses: boolean | undefined;
+
+/** Whether /proc numbers processes as we do: in some containers it is that of the host. */
+function seesOwnProcesses(): boolean {
+  if (ownProcesses === undefined) {
+    try {
+      ownProcesses = readlinkSync('/proc/self') === String(process.pid);
+    } catch {
+      ownProcesses = false;
+    }
+  }
+  return ownProcesses;
 }
 
 let place: Pick<ProcessIdentity, 'boot' | 'space'> | undefined;

@@ -7,7 +7,7 @@ import { fixedLayout, prefixedLayout, type RecordLayout, type RecordPrefix } fro
  *
  * @param recordBytes size of a record, bytes, 1 or more
  */
-export function fixedRecordCodec(recordBytes: number): SpillCodec<Uint8Array> {
+export function fixedRecordCodec(recordBytes: number): SpillCodec<Buffer> {
   return recordCodec(`fixed records of ${recordBytes} bytes`, fixedLayout(recordBytes));
 }
 
@@ -16,12 +16,12 @@ export function fixedRecordCodec(recordBytes: number): SpillCodec<Uint8Array> {
  *
  * @param prefix how the length is written. Default `'uint32le'`
  */
-export function prefixedRecordCodec(prefix: RecordPrefix = 'uint32le'): SpillCodec<Uint8Array> {
+export function prefixedRecordCodec(prefix: RecordPrefix = 'uint32le'): SpillCodec<Buffer> {
   return recordCodec(`records prefixed by ${prefix}`, prefixedLayout(prefix));
 }
 
-function recordCodec(name: string, layout: RecordLayout): SpillCodec<Uint8Array> {
-  const checked = <Bytes extends Uint8Array>(bytes: Bytes): Bytes => {
+function recordCodec(name: string, layout: RecordLayout): SpillCodec<Buffer> {
+  const checked = (bytes: Buffer): Buffer => {
     checkRecords(bytes, layout);
     return bytes;
   };

@@ -66,9 +66,14 @@ export class SpillFile<Batch> implements AsyncDisposable {
    * @throws StateError `ERR_OOM_GUARD_CLOSED`
    */
   append(batch: Batch): Promise<void> {
-    return this.#writes.run(() => {
+    return this.#writes.run(async () => {
       this.#checkOpen();
-      return this.#write(this.#encode(batch));
+      const payload = this.#encode(batch);
+      try {
+        await this.#write(payload);
+      } finally {
+        this.#codec.release?.(payload);
+      }
     });
   }
 
@@ -77,7 +82,14 @@ export class SpillFile<Batch> implements AsyncDisposable {
    * it again.
    */
   rest(): Promise<void> {
-    return this.#writes.run(() => this.#closeHandle());
+    return this.#writes.run(async () => {
+      try {
+        await this.#closeHandle();
+      } catch (error) {
+        // Network file systems may find out no earlier that there is no room.
+        throw this.#failure(error, this.#bytes);
+      }
+    });
   }
 
   /**

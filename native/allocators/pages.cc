@@ -33,6 +33,8 @@ bool Pages::adopt(const ImageTable& images, ImageRecord* record, const ElfImage&
   // libc, ld.so and the executable map memory for everyone else, and under the loader's or malloc's
   // locks.
   if (record->role != ImageRole::kOther || !MapPatcher::may_hide_allocator(image)) return false;
+  // Node built as a shared library: what it maps are V8's heaps, which are counted as such.
+  if (image.find_defined("napi_create_function") != 0) return false;
   if (state_ == State::kNew) {
     if (!patcher_.prepare(images, &ranges_)) {
       why_not_ = "something in the process stands in for libc's mmap";

@@ -92,6 +92,15 @@ size_t ElfImage::room_at(uintptr_t address) const {
   return 0;
 }
 
+bool ElfImage::writable(uintptr_t address) const {
+  for (size_t i = 0; i < phdr_count_; ++i) {
+    if (phdr_[i].p_type == PT_LOAD && address - (base_ + phdr_[i].p_vaddr) < phdr_[i].p_memsz) {
+      return (phdr_[i].p_flags & PF_W) != 0;
+    }
+  }
+  return false;
+}
+
 void ElfImage::relro(size_t page_size, uintptr_t* first, uintptr_t* last) const {
   *first = *last = 0;
   for (size_t i = 0; i < phdr_count_; ++i) {

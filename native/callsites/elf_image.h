@@ -36,6 +36,9 @@ class ElfImage {
   uintptr_t dynamic() const { return dynamic_; }
 
   bool contains(uintptr_t address, size_t length = 1) const;
+  // Whether that lies in a segment that the image itself may write: not so for the slots of an
+  // image with text relocations once it is loaded.
+  bool writable(uintptr_t address) const;
   // The range from the first to the last byte of all segments.
   uintptr_t start() const { return start_; }
   uintptr_t end() const { return end_; }

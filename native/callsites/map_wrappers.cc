@@ -266,6 +266,7 @@ unsigned MapPatcher::patch(ImageRecord* record, const ElfImage& image, unsigned 
   constexpr unsigned kMaxSlots = 32;
   struct {
     ImportSlot slot;
+    uintptr_t judged;
     Fn fn;
   } slots[kMaxSlots];
   unsigned count = 0, written = 0;
@@ -277,8 +278,10 @@ unsigned MapPatcher::patch(ImageRecord* record, const ElfImage& image, unsigned 
     Fn fn;
     if (!image.import_slot(n, &slot) || !symbols.find(slot.symbol, &fn)) continue;
     bool was_lazy = false;
+    const uintptr_t judged = __atomic_load_n(slot.address, __ATOMIC_ACQUIRE);
     if (may_write(fn, slot, *record, image, &was_lazy) && count < kMaxSlots) {
       slots[count].slot = slot;
+      slots[count].judged = judged;
       slots[count++].fn = fn;
       lazy |= was_lazy;
     } else if (fn == kMunmap || fn == kMremap) {
@@ -291,7 +294,7 @@ unsigned MapPatcher::patch(ImageRecord* record, const ElfImage& image, unsigned 
     for (unsigned i = 0; i < count; ++i) {
       Fn fn = slots[i].fn;
       if ((fn == kMmap || fn == kMmap64) != maps) continue;
-      if (writer.write(slots[i].slot.address, wrappers_of(owner).fn[fn])) {
+      if (writer.write(slots[i].slot.address, slots[i].judged, wrappers_of(owner).fn[fn])) {
         ++written;
       } else if (!maps) {
         return 0;

@@ -282,8 +282,9 @@ void Patcher::patch_with(const ImageTable& images, ImageRecord* record, const El
     if (entry == nullptr) continue;
     uintptr_t value = 0;
     SlotReason reason = SlotReason::kForeign;
-    Verdict verdict = judge(&context, entry->fn, slot, &value, &reason);
-    if (verdict == Verdict::kWrite && !writer.write(slot.address, value)) {
+    const uintptr_t now = __atomic_load_n(slot.address, __ATOMIC_ACQUIRE);
+    Verdict verdict = judge(&context, entry->fn, slot, now, &value, &reason);
+    if (verdict == Verdict::kWrite && !writer.write(slot.address, now, value)) {
       verdict = Verdict::kSkip;
       reason = SlotReason::kProtected;
     }
@@ -301,8 +302,8 @@ void Patcher::patch_with(const ImageTable& images, ImageRecord* record, const El
   record->lazy = context.had_stubs;
 }
 
-Patcher::Verdict Patcher::judge(Context* context, Fn fn, const ImportSlot& slot, uintptr_t* value,
-                                SlotReason* reason) {
+Patcher::Verdict Patcher::judge(Context* context, Fn fn, const ImportSlot& slot, uintptr_t now,
+                                uintptr_t* value, SlotReason* reason) {
   const unsigned i = index_of(fn);
   const ElfImage& image = context->image;
   AnyFn target = target_[i];
@@ -310,7 +311,6 @@ Patcher::Verdict Patcher::judge(Context* context, Fn fn, const ImportSlot& slot,
       context->record.role == ImageRole::kExecutable) {
     target = executable_free_;
   }
-  const uintptr_t now = __atomic_load_n(slot.address, __ATOMIC_ACQUIRE);
   const uintptr_t original = reinterpret_cast<uintptr_t>(original_[i]);
   const uintptr_t wanted = reinterpret_cast<uintptr_t>(target);
 

@@ -20,8 +20,6 @@ class Patcher {
   bool prepare_embedded(unsigned heap, const ElfImage& image, const char* prefix);
 
   const char* problem() const { return problem_; }
-  Sizer sizer() const { return sizer_; }
-  unsigned heap() const { return heap_; }
 
   // Patches one image that was not visited yet. The caller holds it (ImageHold). An embedded heap's
   // patcher is given its own image only.
@@ -36,7 +34,8 @@ class Patcher {
 
   void choose_targets();
   void patch_with(const ImageTable& images, ImageRecord* record, const ElfImage& image);
-  Verdict judge(Context* context, Fn fn, const ImportSlot& slot, uintptr_t* value,
+  // `now` is what the slot holds; `value` becomes what it is to hold.
+  Verdict judge(Context* context, Fn fn, const ImportSlot& slot, uintptr_t now, uintptr_t* value,
                 SlotReason* reason);
   bool is_ours(Fn fn, uintptr_t value) const;
   bool stub_is_safe(Context* context, const ElfW(Sym) & symbol);

@@ -8,7 +8,7 @@
 
 namespace oom_guard {
 
-SlotWriter::SlotWriter(const ElfImage& image) : page_size_(os::page_size()) {
+SlotWriter::SlotWriter(const ElfImage& image) : image_(image), page_size_(os::page_size()) {
   image.relro(page_size_, &relro_first_, &relro_last_);
 }
 
@@ -16,7 +16,8 @@ SlotWriter::~SlotWriter() {
   restore();
 }
 
-bool SlotWriter::write(uintptr_t* slot, uintptr_t value) {
+bool SlotWriter::write(uintptr_t* slot, uintptr_t judged, uintptr_t value) {
+  if (!image_.writable(reinterpret_cast<uintptr_t>(slot))) return false;
   uintptr_t page = reinterpret_cast<uintptr_t>(slot) & ~(page_size_ - 1);
   // The loader leaves everything outside RELRO writable, the last partly covered page too.
   bool read_only = page >= relro_first_ && page < relro_last_;
@@ -31,8 +32,8 @@ bool SlotWriter::write(uintptr_t* slot, uintptr_t value) {
     }
     open_page_ = page;
   }
-  __atomic_store_n(slot, value, __ATOMIC_RELEASE);
-  return true;
+  return __atomic_compare_exchange_n(slot, &judged, value, false, __ATOMIC_RELEASE,
+                                     __ATOMIC_RELAXED);
 }
 
 void SlotWriter::restore() {

@@ -12,6 +12,9 @@ bool g_thread_numbers_are_unique = false;
 
 namespace {
 
+// Not asked for each time: a child of vfork shares this memory but has a number of its own.
+pid_t g_process;
+
 bool is_right() {
   return thread_number() == static_cast<uint32_t>(syscall(SYS_gettid));
 }
@@ -25,7 +28,7 @@ void* check_in_thread(void* right) {
 
 bool thread_lives(uint32_t number) {
   const int saved = errno;
-  const bool lives = syscall(SYS_tgkill, getpid(), number, 0) == 0 || errno != ESRCH;
+  const bool lives = syscall(SYS_tgkill, g_process, number, 0) == 0 || errno != ESRCH;
   errno = saved;
   return lives;
 }
@@ -33,6 +36,7 @@ bool thread_lives(uint32_t number) {
 bool check_thread_numbers() {
   bool right = false;
   pthread_t thread;
+  g_process = getpid();
   if (kReadsThreadNumbers && is_right() &&
       pthread_create(&thread, nullptr, check_in_thread, &right) == 0) {
     pthread_join(thread, nullptr);

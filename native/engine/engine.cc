@@ -313,7 +313,8 @@ int visit_copy(dl_phdr_info* info, size_t, void* out) {
   auto* search = static_cast<Search*>(out);
   if (api->abi == kEngineAbi && api->size >= sizeof(EngineApi)) {
     if (search->first == nullptr) search->first = api;
-  } else if (api->started()) {
+  } else if (image.contains(reinterpret_cast<uintptr_t>(api->started)) && api->started()) {
+    // (While a copy is being loaded the pointer is not one yet.)
     search->foreign_started = true;
   }
   return 0;

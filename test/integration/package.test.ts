@@ -7,7 +7,10 @@ const cwd = linkedProject();
 const silent = { code: 0, stdout: '', stderr: '' };
 
 test.each([
-  ['requiring it', ['-e', "require('oom-guard'); require('oom-guard/pool')"]],
+  [
+    'requiring it',
+    ['-e', "require('oom-guard'); require('oom-guard/pool'); require('oom-guard/spill')"],
+  ],
   ['starting it', ['-e', "require('oom-guard').startCounting()"]],
   ['--require', ['--require', 'oom-guard/register', '-e', '']],
   ['--import', ['--import', 'oom-guard/register', '-e', '']],
@@ -28,6 +31,7 @@ test('ESM imports by name what CommonJS requires', async () => {
     import * as all from 'oom-guard';
     import { createMemoryGuard, memory, ResourcesExhaustedError, startCounting } from 'oom-guard';
     import * as pools from 'oom-guard/pool';
+    import * as spilling from 'oom-guard/spill';
     import { MemoryConsumer, RealUsagePool } from 'oom-guard/pool';
     const require = createRequire(path.resolve('package.json'));
     const added = new Set(['default', 'module.exports', '__esModule']);
@@ -37,7 +41,7 @@ test('ESM imports by name what CommonJS requires', async () => {
       types: [createMemoryGuard, memory, ResourcesExhaustedError, startCounting, MemoryConsumer, RealUsagePool]
         .map((value) => typeof value),
       live: memory().live > 0,
-      same: [['oom-guard', all], ['oom-guard/pool', pools]].every(([name, esm]) =>
+      same: [['oom-guard', all], ['oom-guard/pool', pools], ['oom-guard/spill', spilling]].every(([name, esm]) =>
         names(esm).join() === names(require(name)).join()),
     }));`;
   const ended = await runNode(['--input-type=module', '-e', script], { cwd });

@@ -69,7 +69,7 @@ describeWith(
       const { stdout } = await promisify(execFile)(process.execPath, [
         path.join(root, 'bench', 'run.mjs'),
         'sorter',
-        process.env.OOM_GUARD_RUNS ?? '1',
+        process.env.OOM_GUARD_RUNS ?? '3',
       ]);
       const result = JSON.parse(stdout);
       expect(result, stdout).toMatchObject({ right: true, reservedAtEnd: 0, leftOnDisk: 0 });

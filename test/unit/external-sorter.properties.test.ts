@@ -64,7 +64,7 @@ const sortFixed =
     const source = [...cut(rows, batches)].map((batch) => Buffer.concat(batch));
     for await (const batch of sorter.sort(source)) {
       for (let at = keyBytes; at < batch.length; at += recordBytes) {
-        places.push(Buffer.from(batch).readUInt32BE(at));
+        places.push(batch.readUInt32BE(at));
       }
     }
     return places;
@@ -83,7 +83,7 @@ const sortPrefixed: Sort = async (keys, batches, { descending, ...options }) => 
   const places: number[] = [];
   const source = [...cut(rows, batches)].map((batch) => Buffer.concat(batch));
   for await (const batch of sorter.sort(source)) {
-    const bytes = Buffer.from(batch);
+    const bytes = batch;
     for (let at = 0; at < bytes.length; at += 2 + bytes.readUInt16BE(at)) {
       places.push(bytes.readUInt32BE(at + 2));
     }

@@ -36,10 +36,10 @@ const ascending = (count: number) => Array.from({ length: count }, (_, i) => i);
 const byNumber = { compare: (a: number, b: number) => a - b, sizeOf: 64 };
 
 function numberSorter(
-  options: Partial<ExternalSorterOptions<number[]>> & { codec?: never } = {},
+  options: Partial<ExternalSorterOptions<number[]>> = {},
 ): ExternalSorter<number[]> {
   return new ExternalSorter<number[]>({
-    rows: values(byNumber) as never,
+    rows: values(byNumber),
     memory,
     directory: { parent },
     ...sizes,
@@ -193,7 +193,7 @@ describe('ExternalSorter', () => {
         return structuredCodec<number[]>().encode(batch);
       },
     };
-    const sorter = numberSorter({ rows: values({ ...byNumber, codec }) as never });
+    const sorter = numberSorter({ rows: values({ ...byNumber, codec }) });
     const error = await rejection(
       (async () => {
         for (let i = 0; i < 5000; i += 10) await sorter.push(numbers(10));
@@ -215,7 +215,7 @@ describe('ExternalSorter', () => {
         throw problem;
       },
     };
-    const sorter = numberSorter({ rows: values({ ...byNumber, codec }) as never });
+    const sorter = numberSorter({ rows: values({ ...byNumber, codec }) });
     await sorter.push(numbers(100));
     await sorter.spill();
     expect(await rejection(drain(sorter.sorted()))).toMatchObject({
@@ -247,7 +247,7 @@ describe('ExternalSorter', () => {
     const compare = () => {
       throw problem;
     };
-    const objects = numberSorter({ rows: values({ compare }) as never });
+    const objects = numberSorter({ rows: values<number>({ compare }) });
     expect(await rejection(drain(objects.sort([[1, 2, 3]])))).toBe(problem);
     const records = new ExternalSorter({
       rows: fixedRecords({ recordBytes: 4, compare }),
@@ -391,7 +391,7 @@ describe('ExternalSorter', () => {
       });
     const rows = Buffer.alloc(8 * 1000);
     for (let i = 0; i < 1000; i++) rows.writeUInt32BE((i * 7919) % 1000, 8 * i);
-    const first = (batch: Uint8Array) => Buffer.from(batch).readUInt32BE(0);
+    const first = (batch: Buffer) => batch.readUInt32BE(0);
     const kept = await drain(make(false).sort([rows]));
     expect(kept.map(first)).toEqual(kept.map((_, i) => i * 128));
     const reused = await drain(make(true).sort([rows]));

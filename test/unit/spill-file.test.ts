@@ -145,6 +145,23 @@ describe('SpillFile', () => {
     expect(await rejection(drain(file))).toMatchObject({ operation: 'decode', cause: problem });
   });
 
+  test('the bytes that structured values were written as are given back at once', async () => {
+    const encoded: Uint8Array[] = [];
+    const codec = structuredCodec<Buffer>();
+    const file = makeDirectory().createFile<Buffer>({
+      ...codec,
+      encode: (batch) => {
+        const payload = codec.encode(batch);
+        encoded.push(payload);
+        return payload;
+      },
+    });
+    await file.append(Buffer.alloc(100_000, 1));
+    await file.append(Buffer.alloc(100_000, 2));
+    expect(encoded.map(({ length }) => length)).toEqual([0, 0]);
+    expect((await drain(file)).map((batch) => batch[0])).toEqual([1, 2]);
+  });
+
   test('functions cannot be cloned: a codec error', async () => {
     const file = makeDirectory().createFile(structuredCodec<unknown>());
     expect(await rejection(file.append([() => {}]))).toBeInstanceOf(SpillCodecError);

@@ -51,13 +51,13 @@ const allocatedNone = { alreadyAllocated: 0 };
  * (a comparator or codec that throws, a file that cannot be read) close it by themselves, and every
  * later call rejects with them. Refused memory and a full disk leave it as it was.
  */
-export class ExternalSorter<Batch, C extends Cursor = Cursor> implements AsyncDisposable {
-  readonly #kind: RowKind<Batch, C>;
+export class ExternalSorter<Batch> implements AsyncDisposable {
+  readonly #kind: RowKind<Batch>;
   readonly #sizes: SorterSizes;
   readonly #reservation: MemoryReservation;
   readonly #directory: SpillDirectory;
   readonly #ownDirectory: boolean;
-  readonly #runs: Runs<Batch, C>;
+  readonly #runs: Runs<Batch>;
   readonly #reuse: boolean;
   readonly #signal: AbortSignal | undefined;
   readonly #aborted = () => this.#fail(this.#signal?.reason);
@@ -67,9 +67,9 @@ export class ExternalSorter<Batch, C extends Cursor = Cursor> implements AsyncDi
   readonly #exclusive = new Serial();
   #fanIn: number;
   #phase: 'filling' | 'merging' | 'closed' = 'filling';
-  #held: HeldRows<Batch, C> | undefined;
+  #held: HeldRows<Batch> | undefined;
   /** The merge that makes the result, once it has begun. */
-  #merge: Merge<C> | undefined;
+  #merge: Merge<Cursor> | undefined;
   /** Reserved for rows that are still to be added. */
   #granted = 0;
   /** Reserved for the buffers of the merge. */
@@ -88,7 +88,7 @@ export class ExternalSorter<Batch, C extends Cursor = Cursor> implements AsyncDi
    * @throws SpillDirectoryError `ERR_OOM_GUARD_SPILL_DIRECTORY`
    * @throws ArgumentTypeError or ArgumentRangeError for the options
    */
-  constructor(options: ExternalSorterOptions<Batch, C>) {
+  constructor(options: ExternalSorterOptions<Batch>) {
     this.#kind = checkRows(options.rows);
     this.#sizes = sorterSizes(options, this.#kind);
     this.#fanIn = checkFanIn(options.fanIn);
@@ -240,7 +240,7 @@ export class ExternalSorter<Batch, C extends Cursor = Cursor> implements AsyncDi
   }
 
   /** Adds `batch` if what was granted is enough; else the bytes that are missing. */
-  #add(held: HeldRows<Batch, C>, batch: Batch): number {
+  #add(held: HeldRows<Batch>, batch: Batch): number {
     this.#throwIfEnded();
     const needed = held.bytesFor(batch);
     if (needed > this.#granted) return needed - this.#granted;
@@ -258,7 +258,7 @@ export class ExternalSorter<Batch, C extends Cursor = Cursor> implements AsyncDi
     return 0;
   }
 
-  async #holding(): Promise<HeldRows<Batch, C>> {
+  async #holding(): Promise<HeldRows<Batch>> {
     if (this.#held === undefined) {
       const bytes = this.#kind.workspaceBytes(this.#sizes);
       await this.#grow(bytes, allocatedNone);
@@ -287,7 +287,7 @@ export class ExternalSorter<Batch, C extends Cursor = Cursor> implements AsyncDi
   }
 
   /** The merge as it goes on when what it has in memory is on disk. */
-  async #spillMerging(merge: Merge<C>): Promise<Merge<C>> {
+  async #spillMerging(merge: Merge<Cursor>): Promise<Merge<Cursor>> {
     const { order } = this.#kind;
     const cursors = merge.cursors;
     const inMemory = cursors.filter((cursor) => cursor.inMemory);
@@ -316,7 +316,7 @@ export class ExternalSorter<Batch, C extends Cursor = Cursor> implements AsyncDi
         if (!this.#reuse) await this.#renewOutput();
         const batch = await this.#exclusive.run(() => {
           this.#throwIfEnded();
-          return collect(this.#merge as Merge<C>, sink);
+          return collect(this.#merge as Merge<Cursor>, sink);
         });
         this.#throwIfEnded();
         if (batch === undefined) break;

@@ -23,7 +23,7 @@ import type { HeldRows, RowKind, RowSink, SorterSizes } from './row-kind';
  */
 export function fixedRecords(
   options: { recordBytes: number } & RecordOrderOptions,
-): RowKind<Uint8Array, RecordCursor> {
+): RowKind<Buffer> {
   const layout = fixedLayout(options.recordBytes);
   return recordKind(layout, recordOrder(layout, options), fixedRecordCodec(options.recordBytes));
 }
@@ -37,7 +37,7 @@ export function fixedRecords(
  */
 export function prefixedRecords(
   options: { prefix?: RecordPrefix | undefined } & RecordOrderOptions,
-): RowKind<Uint8Array, RecordCursor> {
+): RowKind<Buffer> {
   const layout = prefixedLayout(options.prefix ?? 'uint32le');
   return recordKind(layout, recordOrder(layout, options), prefixedRecordCodec(options.prefix));
 }
@@ -45,10 +45,10 @@ export function prefixedRecords(
 function recordKind(
   layout: RecordLayout,
   order: RecordOrder,
-  codec: SpillCodec<Uint8Array>,
-): RowKind<Uint8Array, RecordCursor> {
+  codec: SpillCodec<Buffer>,
+): RowKind<Buffer> {
   const { compareTied } = order;
-  return {
+  const kind: RowKind<Buffer, RecordCursor> = {
     location: 'native',
     codec,
     order: (a, b) =>
@@ -63,6 +63,7 @@ function recordKind(
     openRun: (run, rank) => new RunCursor(run, rank, layout, order),
     sink: (sizes, reuse) => new RecordSink(sizes.batch, reuse),
   };
+  return kind;
 }
 
 /** A position in sorted records. */
@@ -103,8 +104,6 @@ abstract class RecordCursor implements Cursor {
         : noWords;
   }
 }
-
-export type { RecordCursor };
 
 const nothing = Buffer.alloc(0);
 const noWords = new Int32Array(0);
@@ -154,9 +153,9 @@ class RunCursor extends RecordCursor {
   override readonly inMemory = false;
   readonly #reader: FrameReader;
   readonly #buffer: Buffer;
-  readonly #run: SpillFile<Uint8Array>;
+  readonly #run: SpillFile<Buffer>;
 
-  constructor(run: SpillFile<Uint8Array>, rank: number, layout: RecordLayout, order: RecordOrder) {
+  constructor(run: SpillFile<Buffer>, rank: number, layout: RecordLayout, order: RecordOrder) {
     super(rank, layout, order);
     this.#run = run;
     this.#reader = run.openReader();
@@ -172,7 +171,7 @@ class RunCursor extends RecordCursor {
   override async load(): Promise<boolean> {
     const bytes = await this.#reader.next(this.#buffer);
     if (bytes === undefined) return false;
-    this.use(this.#run.decode(bytes) as Buffer);
+    this.use(this.#run.decode(bytes));
     this.goTo(0);
     return true;
   }
@@ -188,7 +187,7 @@ class RunCursor extends RecordCursor {
 }
 
 /** Blocks of records: sorted as they become full, and the one that is being filled. */
-class HeldRecords implements HeldRows<Uint8Array, RecordCursor> {
+class HeldRecords implements HeldRows<Buffer, RecordCursor> {
   readonly #sizes: SorterSizes;
   readonly #layout: RecordLayout;
   readonly #order: RecordOrder;
@@ -213,7 +212,7 @@ class HeldRecords implements HeldRows<Uint8Array, RecordCursor> {
     return this.#rows;
   }
 
-  bytesFor(batch: Uint8Array): number {
+  bytesFor(batch: Buffer): number {
     if (!(batch instanceof Uint8Array)) {
       throw new ArgumentTypeError(
         'ERR_OOM_GUARD_INVALID_ARGUMENT',
@@ -234,7 +233,7 @@ class HeldRecords implements HeldRows<Uint8Array, RecordCursor> {
     return this.#bytesForPrefixed(batch, free, room);
   }
 
-  add(batch: Uint8Array): void {
+  add(batch: Buffer): void {
     const { recordBytes } = this.#layout;
     const end = batch.byteLength;
     if (recordBytes === undefined) {
@@ -323,7 +322,7 @@ class HeldRecords implements HeldRows<Uint8Array, RecordCursor> {
 /** Copying fewer bytes than this one by one is quicker than a call. */
 const loopBytes = 96;
 
-class RecordSink implements RowSink<Uint8Array, RecordCursor> {
+class RecordSink implements RowSink<Buffer, RecordCursor> {
   readonly #size: number;
   /** Two in turn: one is written to disk while the other is filled. */
   readonly #spare: Buffer[] | undefined;
@@ -361,7 +360,7 @@ class RecordSink implements RowSink<Uint8Array, RecordCursor> {
     return true;
   }
 
-  take(): Uint8Array {
+  take(): Buffer {
     const batch = this.#bytes.subarray(0, this.#end);
     this.#bytes = nothing;
     this.#words = noWords;

@@ -1,7 +1,7 @@
 import type { MemoryLocation } from '../../pool';
 import type { SpillCodec } from '../codec';
 import type { SpillFile } from '../spill-file';
-import type { Cursor, CursorOrder } from './cursor';
+import type { Cursor } from './cursor';
 
 /** Sizes that an `ExternalSorter` works with, bytes. */
 export interface SorterSizes {
@@ -12,7 +12,7 @@ export interface SorterSizes {
 }
 
 /** Rows that were pushed and are held in memory. */
-export interface HeldRows<Batch, C extends Cursor> {
+export interface HeldRows<Batch, C extends Cursor = Cursor> {
   /** Bytes that they take. */
   readonly bytes: number;
   readonly rows: number;
@@ -32,7 +32,7 @@ export interface HeldRows<Batch, C extends Cursor> {
 }
 
 /** Where sorted rows are put together to batches. */
-export interface RowSink<Batch, C extends Cursor> {
+export interface RowSink<Batch, C extends Cursor = Cursor> {
   readonly rows: number;
   /** Adds the row that `cursor` is on; false when there is no room for it. The first always fits. */
   add(cursor: C): boolean;
@@ -48,7 +48,8 @@ export interface RowKind<Batch, C extends Cursor = Cursor> {
   /** Where rows lie that are held in memory. */
   readonly location: MemoryLocation;
   readonly codec: SpillCodec<Batch>;
-  readonly order: CursorOrder<C>;
+  /** The order of rows. Passed on as a function: it needs no `this`. */
+  order(a: C, b: C): number;
   /** `sizes` as this kind needs them: at least a row. */
   sizes(wanted: SorterSizes): SorterSizes;
   /** Memory that sorting takes beside the rows, bytes. */

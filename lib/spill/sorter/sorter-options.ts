@@ -7,7 +7,6 @@ import {
 } from '../../pool';
 import { parseSize, type Size } from '../../sizes';
 import { SpillDirectory, type SpillDirectoryOptions } from '../spill-directory';
-import type { Cursor } from './cursor';
 import type { RowKind, SorterSizes } from './row-kind';
 
 /** Whoever hands out reservations: a guard's task, for example. */
@@ -16,9 +15,9 @@ export interface ReservationSource {
 }
 
 /** Options of an `ExternalSorter`. */
-export interface ExternalSorterOptions<Batch, C extends Cursor = Cursor> {
+export interface ExternalSorterOptions<Batch> {
   /** What is sorted and in which order: `fixedRecords`, `prefixedRecords` or `values`. */
-  rows: RowKind<Batch, C>;
+  rows: RowKind<Batch>;
   /** Where memory is reserved: a guard's task, or a pool. */
   memory: ReservationSource | MemoryPool;
   /** Name of the memory consumer. Default `'external sort'`. */
@@ -46,9 +45,9 @@ const defaultFanIn = 32;
 const mostFanIn = 1024;
 
 /** @throws ArgumentTypeError or ArgumentRangeError */
-export function sorterSizes<B, C extends Cursor>(
-  { blockBytes = MIB, batchBytes = 256 * KIB }: ExternalSorterOptions<B, C>,
-  rows: RowKind<B, C>,
+export function sorterSizes<B>(
+  { blockBytes = MIB, batchBytes = 256 * KIB }: ExternalSorterOptions<B>,
+  rows: RowKind<B>,
 ): SorterSizes {
   return rows.sizes({
     block: sizeBetween('blockBytes', blockBytes, 4 * KIB, 256 * MIB),
@@ -82,7 +81,7 @@ export function checkFanIn(fanIn: number = defaultFanIn): number {
 }
 
 /** @throws ArgumentTypeError `ERR_OOM_GUARD_INVALID_ARGUMENT` */
-export function checkRows<B, C extends Cursor>(rows: RowKind<B, C>): RowKind<B, C> {
+export function checkRows<B>(rows: RowKind<B>): RowKind<B> {
   if (typeof rows?.hold !== 'function') {
     throw new ArgumentTypeError(
       'ERR_OOM_GUARD_INVALID_ARGUMENT',

@@ -34,14 +34,14 @@ const decodedFactor = 4;
  *
  * @throws ArgumentTypeError or ArgumentRangeError `ERR_OOM_GUARD_INVALID_ARGUMENT`
  */
-export function values<T>(options: ValueOptions<T>): RowKind<T[], ValueCursor<T>> {
+export function values<T>(options: ValueOptions<T>): RowKind<T[]> {
   const { compare, codec = structuredCodec<T[]>(), sizeOf } = options;
   if (typeof compare !== 'function') {
     throw new ArgumentTypeError('ERR_OOM_GUARD_INVALID_ARGUMENT', 'compare', compare, 'a function');
   }
   if (sizeOf !== undefined && typeof sizeOf !== 'function') checkRowBytes(sizeOf);
   const order = (a: T, b: T) => compare(a, b) || 0;
-  return {
+  const kind: RowKind<T[], ValueCursor<T>> = {
     location: 'heap',
     codec,
     order: (a, b) => order(a.value as T, b.value as T),
@@ -52,6 +52,7 @@ export function values<T>(options: ValueOptions<T>): RowKind<T[], ValueCursor<T>
     openRun: (run, rank) => new RunCursor(run, rank),
     sink: (sizes) => new ValueSink<T>(sizes),
   };
+  return kind;
 }
 
 function checkRowBytes(bytes: number): number {
@@ -95,8 +96,6 @@ abstract class ValueCursor<T> implements Cursor {
     this.value = undefined;
   }
 }
-
-export type { ValueCursor };
 
 class BlockCursor<T> extends ValueCursor<T> {
   override readonly inMemory = true;
