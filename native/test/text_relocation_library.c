@@ -1,4 +1,5 @@
-/* An import in read-only memory: the loader lifts the protection for as long as it takes to write it. */
+/* An import in read-only memory: the loader lifts the protection for as long as it takes to write
+ * it. */
 __asm__(
     ".section .rodata\n"
     ".balign 8\n"

@@ -126,13 +126,15 @@ const bytes = fc.oneof(fc.nat(CAP / 2), fc.nat(2 * CAP), fc.constantFrom(0, 1, C
 const which = fc.nat(20);
 const steps: fc.Arbitrary<Step> = fc.oneof(
   fc.constantFrom(...KINDS).map((kind) => (world: World) => open(world, kind)),
-  fc.tuple(which, bytes, fc.boolean()).map(([i, n, exists]) =>
-    on(i, (r, world) =>
-      refusalChangesNothing(world, r, () =>
-        r.tryGrow(n, exists ? { alreadyAllocated: n } : undefined),
+  fc
+    .tuple(which, bytes, fc.boolean())
+    .map(([i, n, exists]) =>
+      on(i, (r, world) =>
+        refusalChangesNothing(world, r, () =>
+          r.tryGrow(n, exists ? { alreadyAllocated: n } : undefined),
+        ),
       ),
     ),
-  ),
   fc.tuple(which, bytes).map(([i, n]) =>
     on(i, async (r) => {
       const { size } = r;
@@ -164,13 +166,15 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
       }
     }),
   ),
-  fc.tuple(which, bytes).map(([i, n]) =>
-    on(i, (r, world) =>
-      n <= r.size
-        ? void expect([r.tryResize(n), r.size]).toEqual([true, n])
-        : refusalChangesNothing(world, r, () => r.tryResize(n)),
+  fc
+    .tuple(which, bytes)
+    .map(([i, n]) =>
+      on(i, (r, world) =>
+        n <= r.size
+          ? void expect([r.tryResize(n), r.size]).toEqual([true, n])
+          : refusalChangesNothing(world, r, () => r.tryResize(n)),
+      ),
     ),
-  ),
   fc.tuple(which, bytes).map(([i, n]) => on(i, (r) => r.resize(n).catch(() => {}))),
   fc.tuple(which, bytes).map(([i, n]) =>
     on(i, (r, { pool, reservations }) => {
@@ -190,7 +194,11 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
   bytes.map((n) => ({ p }: World) => {
     p.heapUsed = n % p.heapLimit;
   }),
-  bytes.map((n) => ({ p }: World) => p.setContainer(n % 2 === 0 ? 3 * CAP : undefined, n)),
+  bytes.map(
+    (n) =>
+      ({ p }: World) =>
+        p.setContainer(n % 2 === 0 ? 3 * CAP : undefined, n),
+  ),
   fc.nat(200).map((ms) => ({ p }: World) => {
     p.now += ms;
   }),
