@@ -39,6 +39,8 @@
             "NAPI_VERSION=8",
             "NAPI_DISABLE_CPP_EXCEPTIONS",
             "NODE_ADDON_API_DISABLE_DEPRECATED",
+            # While an environment is being ended nothing can be called or thrown; that is no reason to abort.
+            "NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS",
             "NODE_API_NO_EXTERNAL_BUFFERS_ALLOWED",
             "_GNU_SOURCE"
           ],

@@ -225,7 +225,7 @@ uint64_t read_usage(void* opaque) {
     reading->cache->read_at = 0;
     *reading->generation = generation;
   }
-  const int64_t live = live_lately(reading->cache);
+  const int64_t live = g_registry->live();
   return (live > 0 ? static_cast<uint64_t>(live) : 0) + g_heaps.sum();
 }
 
