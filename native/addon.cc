@@ -29,7 +29,6 @@ struct Environment {
   // nothing.
   double* mailbox = nullptr;
   uint64_t heap_published_at = 0;  // os::quick_clock
-  uint64_t reservations_seen = 0;  // generation of the last reading of usage
   std::set<int32_t> reservations;
 
   explicit Environment(const EngineApi* found) : engine(found), heap_slot(-1) {}
@@ -466,8 +465,7 @@ napi_value ReservationsBook(napi_env env, napi_callback_info info) {
                                 whole(box[kRoomUntilMs] * 1e6),
                                 oom_guard::BookingVerdict::kGranted};
   oom_guard::ReservationTotals totals;
-  environment->engine->reservations_book(&booking, &environment->live_cache,
-                                         &environment->reservations_seen, &totals);
+  environment->engine->reservations_book(&booking, &totals);
   answer(environment, totals);
   box[kAnswer] = static_cast<double>(booking.verdict);
   return nullptr;

@@ -24,6 +24,7 @@ export class ContainerHeadroom {
   readonly #read: () => ContainerReading | undefined;
   readonly #margin: Size | undefined;
   readonly #maxAgeMs: number;
+  #readAt = 0;
   #anon = 0;
   #limit = Number.POSITIVE_INFINITY;
   #containerLimit: number | undefined;
@@ -46,10 +47,14 @@ export class ContainerHeadroom {
     return this.#anon;
   }
 
-  /** Reads now, and sets what a ledger is to hold requests to. */
+  /**
+   * Reads now, and sets what a ledger is to hold the next request to, however long that takes to
+   * come; {@link keep} says for how long the reading serves those after it.
+   */
   refresh(ledger: UsageLedger, limits: LedgerLimits): void {
     // Before the reading: what comes to exist meanwhile may have been missed by it.
     ledger.tick();
+    this.#readAt = ledger.now;
     limits.roomExisting = ledger.existing;
     const reading = this.#read();
     this.#anon = reading?.anon ?? 0;
@@ -62,7 +67,12 @@ export class ContainerHeadroom {
     }
     limits.room = Math.max(0, this.#limit - this.#anon);
     // Over the limit not even what exists already is let in.
-    limits.roomUntil = this.#anon > this.#limit ? -1 : ledger.now + this.#maxAgeMs;
+    limits.roomUntil = this.#anon > this.#limit ? -1 : Number.POSITIVE_INFINITY;
+  }
+
+  /** Lets the last reading say yes for a while, if it can at all. */
+  keep(limits: LedgerLimits): void {
+    limits.roomUntil = Math.min(limits.roomUntil, this.#readAt + this.#maxAgeMs);
   }
 }
 

@@ -238,6 +238,7 @@ export class RealUsagePool extends MemoryPoolDecorator {
       }
       case 'container': {
         this.#container?.refresh(this.#ledger, this.#limits);
+        this.#container?.keep(this.#limits);
         const limit = this.#container?.limit ?? Number.POSITIVE_INFINITY;
         return {
           limit: Number.isFinite(limit) ? limit : undefined,
@@ -395,6 +396,7 @@ export class RealUsagePool extends MemoryPoolDecorator {
     const verdict = this.#ledger.book(bytes, needed, canSpill, limits);
     // For the requests to come: it may have missed them all the same, if they exist only on paper.
     limits.roomExisting -= bytes - needed;
+    this.#container?.keep(limits);
     return verdict;
   }
 

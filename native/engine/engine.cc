@@ -211,28 +211,15 @@ void reservations_release(int32_t slot) {
   g_reservations.release(slot);
 }
 
-struct UsageReading {
-  EngineLiveCache* cache;
-  uint64_t* generation;
-};
-
-// Under the lock of the reservations.
-uint64_t read_usage(void* opaque) {
-  auto* reading = static_cast<UsageReading*>(opaque);
-  const uint64_t generation = g_reservations.generation();
-  if (*reading->generation != generation) {
-    // What another isolate was granted has become live bytes since; a moment ago is too long ago.
-    reading->cache->read_at = 0;
-    *reading->generation = generation;
-  }
-  const int64_t live = g_registry->live();
-  return (live > 0 ? static_cast<uint64_t>(live) : 0) + g_heaps.sum();
+// Read anew each time: a reading of a moment ago would miss what another isolate's grant has become
+// since. Frees are summed first, so what is in flight can only make it too large.
+uint64_t read_usage(void*) {
+  const int64_t live_bytes = live();
+  return (live_bytes > 0 ? static_cast<uint64_t>(live_bytes) : 0) + g_heaps.sum();
 }
 
-void reservations_book(Booking* booking, EngineLiveCache* cache, uint64_t* generation,
-                       ReservationTotals* out) {
-  UsageReading reading = {cache, generation};
-  g_reservations.book(booking, read_usage, &reading, out);
+void reservations_book(Booking* booking, ReservationTotals* out) {
+  g_reservations.book(booking, read_usage, nullptr, out);
 }
 uint64_t reservations_give_back(int32_t slot, uint64_t bytes, bool can_spill) {
   return g_reservations.give_back(slot, bytes, can_spill);

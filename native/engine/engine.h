@@ -95,13 +95,10 @@ struct EngineApi {
   // Where the engine's own memory lies; 0 and 0 before it is started.
   void (*own_memory)(uint64_t* start, uint64_t* size);
 
-  // What the pools of all isolates hold, see watch/reservations.h. `cache` is what the calling
-  // isolate remembers of its last reading of live bytes, `generation` what of those that others
-  // gave.
+  // What the pools of all isolates hold, see watch/reservations.h.
   int32_t (*reservations_acquire)(uint64_t key, uint64_t age_ns);
   void (*reservations_release)(int32_t slot);
-  void (*reservations_book)(Booking* booking, EngineLiveCache* cache, uint64_t* generation,
-                            ReservationTotals* out);
+  void (*reservations_book)(Booking* booking, ReservationTotals* out);
   uint64_t (*reservations_give_back)(int32_t slot, uint64_t bytes, bool can_spill);
   void (*reservations_retire)(int32_t slot, uint64_t step, uint64_t bytes);
   void (*reservations_now_existing)(uint64_t bytes);

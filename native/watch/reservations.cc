@@ -48,7 +48,6 @@ void Reservations::release(int32_t slot) {
   Locked locked(&lock_);
   if (!valid(slot)) return;
   existing_ += slots_[slot].pending;
-  ++generation_;
   slots_[slot] = {};
 }
 
@@ -107,7 +106,6 @@ void Reservations::retire(int32_t slot, uint64_t step, uint64_t bytes) {
   const uint64_t taken = std::min(bytes, of.wheel[step % kWheel]);
   of.wheel[step % kWheel] -= taken;
   of.pending -= taken;
-  ++generation_;
 }
 
 void Reservations::now_existing(uint64_t bytes) {
@@ -140,7 +138,6 @@ void Reservations::advance(Slot* slot, uint64_t now_ns) {
     if (aged == 0) continue;
     slot->pending -= aged;
     existing_ += aged;
-    ++generation_;
     aged = 0;
   }
   slot->step = step;

@@ -57,9 +57,6 @@ class Reservations {
   // These bytes exist although a reading of the container may have missed them.
   void now_existing(uint64_t bytes);
   void read(int32_t slot, ReservationTotals* out);
-  // Changes whenever something stops being pending: a reading of usage from before may have missed
-  // what that has become. Under the lock or from the thread that booked.
-  uint64_t generation() const { return generation_; }
 
  private:
   static constexpr unsigned kWheel = kSteps + 1;
@@ -79,7 +76,6 @@ class Reservations {
   pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
   int32_t highest_ = 0;  // slots at and above were never used
   uint64_t existing_ = 0;
-  uint64_t generation_ = 0;
   uint64_t clock_read_at_ = 0, clock_ns_ = 0;
   Slot slots_[kSlots] = {};
 };

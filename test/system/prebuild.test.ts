@@ -83,7 +83,8 @@ for (const major of [20, 22, 24, 26]) {
       expect(ended).toMatchObject({ code: 0, stderr: '' });
       const report = JSON.parse(ended.stdout);
       expect(report).toMatchObject({ available: true, mechanism: 'callsites' });
-      expect(report.counted).toBeGreaterThanOrEqual(report.held);
+      // What Node's own start left behind may be freed meanwhile.
+      expect(report.counted).toBeGreaterThanOrEqual(report.held - 2 * 2 ** 20);
       expect(report.counted).toBeLessThan(1.01 * report.held);
       expect(report.addons).toHaveLength(1);
       expect(report.addons[0]).toContain(path.join(installed, 'prebuilds'));
