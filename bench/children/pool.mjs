@@ -52,6 +52,8 @@ const refused = new MemoryConsumer('refused').register(tight.pool);
 const local = new RealUsagePool(new GreedyMemoryPool('16GiB'), {
   limit: '16GiB',
   readings: processReadings,
+  // A clock of its own: no ledger shared with the process.
+  clock: () => performance.now(),
 });
 const unshared = new MemoryConsumer('unshared').register(local);
 

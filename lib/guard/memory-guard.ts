@@ -14,6 +14,7 @@ import {
   type UsageLedger,
 } from '../pool';
 import { warnOfLeak } from '../pool/leaks';
+import { ledgerKey } from '../pool/process-ledger';
 import { MemoryReclaimer, type ReclaimReport } from '../reclaim';
 import type { GuardEvents, GuardWarning } from './events';
 import type { GuardLimit } from './guard-limit';
@@ -74,7 +75,7 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
     });
     const limit = setup.limit.bytes;
     this.#ledger = dependencies.ledger?.({
-      key: shareKey(options),
+      key: shareKey(options, setup.mode),
       pendingMs: options.pendingMs ?? DEFAULT_PENDING_MS,
     });
     this.pool = this.#makePool(limit, options, dependencies);
@@ -366,16 +367,14 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
 
 /**
  * Guards that were given no pool of their own share what they have reserved; those that were, with
- * the guards of other isolates that were given one of the same kind and limit.
+ * the guards of other isolates that were given one of the same kind and limit. What is only observed
+ * takes nothing from what is enforced.
  */
-function shareKey({ share, pool }: MemoryGuardOptions): string {
+function shareKey({ share, pool }: MemoryGuardOptions, mode: GuardMode): string {
+  const prefix = mode === 'enforce' ? '' : `${mode}/`;
   if (share !== undefined) {
-    return `named/${share}`;
+    return `${prefix}named/${share}`;
   }
   // One that is none is refused when it is used.
-  if (typeof pool?.requestGrow !== 'function') {
-    return 'default';
-  }
-  const { memoryLimit } = pool;
-  return `${pool.name}/${memoryLimit.kind === 'finite' ? memoryLimit.bytes : memoryLimit.kind}`;
+  return `${prefix}${typeof pool?.requestGrow === 'function' ? ledgerKey(pool) : 'default'}`;
 }

@@ -149,12 +149,12 @@ export abstract class MemoryPool {
     reservation: MemoryReservation,
     account: ConsumerAccount,
     bytes: number,
-    existing: number,
-  ) {
+    alreadyAllocated: number,
+  ): boolean {
     if (account.exempted + bytes > this.spillExemption || !insideSpillOf(account)) {
       return false;
     }
-    this.overcommit(reservation, bytes, existing);
+    this.overcommit(reservation, bytes, alreadyAllocated);
     account.exempted += bytes;
     return true;
   }

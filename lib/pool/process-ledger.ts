@@ -3,6 +3,7 @@ import type { HeapReading } from '../counting/readings';
 import { countingBinding } from '../counting/start';
 import type { NativeBinding } from '../native';
 import { checkPositive } from './bytes';
+import type { MemoryPool } from './memory-pool';
 import { GRANT_STEPS } from './pending-grants';
 import type { BookingVerdict, LedgerLimits, UsageLedger } from './usage-ledger';
 
@@ -63,10 +64,9 @@ export interface ProcessLedgerOptions {
  * The ledger that all isolates of this process share. What a Worker has booked is given back when it
  * ends, however it ends.
  *
- * Usage is read natively: live bytes (those of this thread exact, those of other threads at most 50
- * microseconds old, and never from before a grant turned into an allocation) and the heaps that the
- * isolates publish. This isolate's own heap is read again when the last reading is a millisecond
- * old, because reading it costs more than all the rest.
+ * Usage is read natively: live bytes, exact but for what is in flight, which can only make them too
+ * large, and the heaps that the isolates publish. This isolate's own heap is read again when the last
+ * reading is a millisecond old, because reading it costs more than all the rest.
  */
 export class ProcessLedger implements UsageLedger {
   readonly stepMs: number;
@@ -218,6 +218,11 @@ export class ProcessLedger implements UsageLedger {
     this.#now = box[NOW] as number;
     this.#existing = box[EXISTING] as number;
   }
+}
+
+/** Pools around the same kind of pool with the same limit have the same key. */
+export function ledgerKey({ name, memoryLimit }: MemoryPool): string {
+  return `${name}/${memoryLimit.kind === 'finite' ? memoryLimit.bytes : memoryLimit.kind}`;
 }
 
 function isComplete(

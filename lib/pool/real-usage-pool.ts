@@ -1,3 +1,4 @@
+import { processReadings } from '../counting/live';
 import type { HeapReading, Readings } from '../counting/readings';
 import type { RefusalSource } from '../errors';
 import { parseSize, type Size } from '../sizes';
@@ -10,6 +11,7 @@ import type { MemoryPool, MemoryPoolOptions, RefusalFigures } from './memory-poo
 import { MemoryPoolDecorator } from './memory-pool-decorator';
 import type { MemoryReservation } from './memory-reservation';
 import { PendingGrants } from './pending-grants';
+import { ledgerKey, ProcessLedger } from './process-ledger';
 import type { Reclaimer, WhenLimited } from './reclaimer';
 import type { LedgerLimits, UsageLedger } from './usage-ledger';
 
@@ -46,9 +48,11 @@ export interface RealUsagePoolOptions extends MemoryPoolOptions {
    */
   pendingMs?: number | undefined;
   /**
-   * Where requests are compared with the limit and booked. Default a ledger of this pool's own, made
-   * of `readings`; a `ProcessLedger` shares with the other isolates and needs no readings of usage.
-   * `pendingMs` then has to be the one that it was opened with.
+   * Where requests are compared with the limit and booked. Default, for `processReadings` and the
+   * default clock once counting is on, a `ProcessLedger`, which is shared with pools around the same
+   * kind of pool with the same limit, those of other isolates too; else a `LocalLedger` of this pool's
+   * own, made of `readings` and `clock`. It has an age of grants of its own; `pendingMs` is for the
+   * default.
    */
   ledger?: UsageLedger | undefined;
   /**
@@ -99,9 +103,10 @@ export class RealUsagePool extends MemoryPoolDecorator {
     this.#reclaimer = options.reclaimer;
     this.#heapRatio = checkPositive('heapRatio', options.heapRatio ?? DEFAULT_HEAP_RATIO, 1);
     const pendingMs = checkPositive('pendingMs', options.pendingMs ?? DEFAULT_PENDING_MS);
-    const { clock } = this;
     this.#ledger =
-      options.ledger ?? new LocalLedger({ readings: options.readings, clock, pendingMs });
+      options.ledger ??
+      processLedger(inner, options, pendingMs) ??
+      new LocalLedger({ readings: options.readings, clock: this.clock, pendingMs });
     this.#limits = {
       usage: limit,
       reserved: Number.MAX_SAFE_INTEGER,
@@ -451,6 +456,17 @@ export class RealUsagePool extends MemoryPoolDecorator {
       grants.wheel.retire(bytes, order, step, this.#ledger, heap);
     }
   }
+}
+
+/** For this process's numbers on its own clock; `undefined` where they are invented or not to be had. */
+function processLedger(
+  inner: MemoryPool,
+  { readings, clock }: RealUsagePoolOptions,
+  pendingMs: number,
+): UsageLedger | undefined {
+  return readings === processReadings && clock === undefined
+    ? ProcessLedger.open({ key: ledgerKey(inner), pendingMs })
+    : undefined;
 }
 
 function defaultExemption(limit: number): number {

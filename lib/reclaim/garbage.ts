@@ -3,18 +3,27 @@ import { runInNewContext } from 'node:vm';
 
 type Collect = (options?: { type: 'minor' }) => void;
 
+/** In a row they fail only where there is no collector to be had. */
+const MOST_ATTEMPTS = 20;
+
 function findCollect(): Collect | undefined {
   if (typeof globalThis.gc === 'function') {
     return globalThis.gc as Collect;
   }
-  // V8 installs `gc` in every context made while the flag is set, whatever the command line said.
-  setFlagsFromString('--expose-gc');
-  try {
-    const collect: unknown = runInNewContext('typeof gc === "function" ? gc : undefined');
-    return typeof collect === 'function' ? (collect as Collect) : undefined;
-  } finally {
-    setFlagsFromString('--no-expose-gc');
+  // V8 installs `gc` in every context made while the flag is set, whatever the command line said. The
+  // flag is the process's: another Worker that does the same may take it back too early.
+  for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+    setFlagsFromString('--expose-gc');
+    try {
+      const collect: unknown = runInNewContext('typeof gc === "function" ? gc : undefined');
+      if (typeof collect === 'function') {
+        return collect as Collect;
+      }
+    } finally {
+      setFlagsFromString('--no-expose-gc');
+    }
   }
+  return undefined;
 }
 
 let collect: Collect | undefined;

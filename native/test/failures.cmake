@@ -220,6 +220,14 @@ target_link_libraries(page_ranges_against_model PRIVATE oom_guard_engine pthread
 target_compile_options(page_ranges_against_model PRIVATE -Wall -Wextra ${SANITIZE_FLAGS})
 target_link_options(page_ranges_against_model PRIVATE ${SANITIZE_FLAGS})
 failure_test(page_ranges_against_model page_ranges_against_model fast)
+add_executable(reservations_across_threads reservations_across_threads.cc ../watch/reservations.cc
+  ../os/linux.cc)
+target_include_directories(reservations_across_threads PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)
+target_compile_definitions(reservations_across_threads PRIVATE _GNU_SOURCE)
+target_link_libraries(reservations_across_threads PRIVATE oom_guard_engine pthread)
+target_compile_options(reservations_across_threads PRIVATE -Wall -Wextra ${SANITIZE_FLAGS})
+target_link_options(reservations_across_threads PRIVATE ${SANITIZE_FLAGS})
+failure_test(reservations_across_threads reservations_across_threads fast)
 if(NOT OOM_GUARD_SANITIZE)
   # A sanitizer stands in for libc's mmap.
   failure_library(hidden_bump hidden_bump.c LINK -Wl,-z,now -Wl,-z,relro)

@@ -11,7 +11,8 @@ namespace oom_guard {
 
 enum class BookingVerdict : uint8_t { kGranted, kUsage, kContainer, kPool };
 
-// Sizes in bytes.
+// Sizes in bytes. Booking and ReservationTotals pass between builds (see EngineApi): their layout
+// never changes.
 struct Booking {
   int32_t slot;
   bool can_spill;   // its consumer can: the reserve for those who cannot is not for it

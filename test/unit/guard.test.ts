@@ -394,6 +394,67 @@ describe('observe mode', () => {
   });
 });
 
+describe('without a pool of the caller', () => {
+  it('those who can spill share the limit fairly', async () => {
+    const guard = make({ limit: 1000, spillExemption: 0 });
+    await guard.run('t', (task) => {
+      const a = task.reserve('a', { spill: () => {} });
+      const b = task.reserve('b', { canSpill: true });
+      expect([a.tryGrow(501), a.tryGrow(500), b.tryGrow(300)]).toEqual([false, true, true]);
+      expect(task.reserve('stiff').tryGrow(200)).toBe(true);
+    });
+    expect(guard.describe()).toContain('pool fair(used: 0 B, pool_size: 1000 B)');
+  });
+
+  it('what cannot spill can have a reserve', async () => {
+    const guard = make({ limit: 1000, unspillableReserve: 400 });
+    await guard.run('t', (task) => {
+      const can = task.reserve('can', { canSpill: true });
+      expect([can.tryGrow(601), can.tryGrow(600)]).toEqual([false, true]);
+    });
+  });
+
+  it.each<[MemoryGuardOptions]>([
+    [{ share: '' }],
+    [{ share: 7 as never }],
+    [{ unspillableReserve: 'much' }],
+    [{ spillExemption: -1 }],
+    [{ pendingMs: 0 }],
+    [{ pool: {} as never }],
+  ])('%o is refused', (options) => {
+    expect(() => make({ limit: 1000, ...options })).toThrow(
+      expect.objectContaining({ code: expect.stringMatching(/^ERR_OOM_GUARD_INVALID_/) }),
+    );
+  });
+
+  it('guards of the same kind share a ledger, those with a name or a pool have another', () => {
+    const keys: string[] = [];
+    dependencies.ledger = ({ key, pendingMs }) => {
+      keys.push(`${key} ${pendingMs}`);
+      return undefined;
+    };
+    make({ limit: 1000 });
+    make({ limit: 2000, pendingMs: 50 });
+    make({ limit: 1000, share: 'reports' });
+    make({ limit: 1000, pool: new GreedyMemoryPool(70) });
+    expect(keys).toEqual(['default 1000', 'default 50', 'named/reports 1000', 'greedy/70 1000']);
+    // Invented numbers are not the process's.
+    make({ limit: 1000, readings: p });
+    make({ limit: 1000, clock: p.clock });
+    expect(keys).toHaveLength(4);
+  });
+});
+
+describe('a reservation that is dropped', () => {
+  it('is an event with the name of its consumer', async () => {
+    const guard = make();
+    const leaks: unknown[] = [];
+    guard.on('leak', (leak) => leaks.push(leak));
+    guard.pool.observer?.leaked?.({ consumer: 'rows#1', bytes: 5 });
+    expect(leaks).toEqual([{ consumer: 'rows#1', bytes: 5 }]);
+  });
+});
+
 describe('a pool of the caller', () => {
   it('is asked after real usage', () => {
     const pool = new GreedyMemoryPool(100);

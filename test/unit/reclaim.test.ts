@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { collectGarbage, MemoryReclaimer, type ReclaimReport } from '../../lib/reclaim';
-import { FakeProcess } from './fakes';
+import { FakeProcess, MIB } from './fakes';
 
 function setup(overrides: Partial<ConstructorParameters<typeof MemoryReclaimer>[0]> = {}) {
   const p = new FakeProcess();
@@ -74,6 +74,25 @@ describe('MemoryReclaimer', () => {
     expect(log).toHaveLength(2 * done);
     expect(reports).toHaveLength(2);
   });
+
+  it.each(['liveBytes', 'heapUsed'] as const)(
+    'collects before its time when %s has grown by what is needed, and by 8 MiB',
+    async (grown) => {
+      const { p, reclaimer, log } = setup();
+      p.heapUsed = 50 * MIB;
+      await reclaimer.collectGarbage();
+      const ask = async (needed?: number) =>
+        !(await reclaimer.collectGarbage({ needed })).suppressed;
+      expect([await ask(), await ask(1)]).toEqual([false, false]);
+      p[grown] += 8 * MIB - 1;
+      expect(await ask(1)).toBe(false);
+      p[grown] += 1;
+      expect([await ask(), await ask(9 * MIB), await ask(8 * MIB)]).toEqual([false, false, true]);
+      // From here it counts anew, in the heap; live bytes fall with the turn.
+      expect(await ask(1)).toBe(false);
+      expect(log).toEqual(['gc', 'turn', 'gc', 'turn']);
+    },
+  );
 
   it('limits the two apart from each other', async () => {
     const { reclaimer } = setup();
