@@ -1,6 +1,7 @@
 /** The package as users have it: in the `node_modules` of a directory elsewhere. */
 import {
   cpSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
@@ -44,7 +45,9 @@ export function projectWithoutAddon(): string {
 export function packageCopy(version: string): string {
   const copy = path.join(temporaryDirectory(), 'node_modules', 'oom-guard');
   mkdirSync(copy, { recursive: true });
-  for (const part of ['dist', path.join('build', 'Release', 'oom_guard.node')]) {
+  // `npm run prebuild` leaves the addon in prebuilds/ only.
+  const addons = ['build/Release/oom_guard.node', 'prebuilds'];
+  for (const part of ['dist', ...addons.filter((file) => existsSync(path.join(root, file)))]) {
     cpSync(path.join(root, part), path.join(copy, part), { recursive: true });
   }
   const manifest = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));

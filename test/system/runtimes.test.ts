@@ -36,8 +36,9 @@ const bun = binary('@oven/bun-linux-x64', 'bin/bun');
 /** Addons and DuckDB are counted everywhere: their slots, and their jemalloc's hooks. */
 function expectModulesCounted({ available, blocks, table, allocators, audit }: Report): void {
   expect(available).toBe(true);
-  expect(blocks.counted).toBeGreaterThanOrEqual(blocks.held);
-  expect(blocks.counted).toBeLessThan(1.01 * blocks.held);
+  // A runtime's own threads allocate and free meanwhile, some 100 KB either way.
+  expect(blocks.counted).toBeGreaterThan(0.98 * blocks.held);
+  expect(blocks.counted).toBeLessThan(1.02 * blocks.held);
   expect(table).toBeGreaterThan(40e6);
   expect(allocators.map(({ mechanism }) => mechanism)).toEqual(['callsites', 'hooks']);
   for (const { holds, name } of audit) expect(holds, name).toBe(true);
@@ -47,10 +48,10 @@ describe('other runtimes', () => {
   describeWith('with the native tests built', nativeTestFile('storm.node'), () => {
     describeWith('Deno', deno, () => {
       test('is counted as Node is', async () => {
-        const report = await deno.run('run', '--allow-all');
+        const report = await deno.run('run', '--v8-flags=--expose-gc', '--allow-all');
         expect(report.runtime).toBe('deno');
         expectModulesCounted(report);
-        expect(report.buffers.counted).toBeGreaterThanOrEqual(report.buffers.held);
+        expect(report.buffers.counted).toBeGreaterThan(0.98 * report.buffers.held);
         expect(report.buffers.counted).toBeLessThan(1.02 * report.buffers.held);
         expect(report.ledger).toBeGreaterThan(100e6);
       });
