@@ -22,7 +22,9 @@ export type StateErrorCode =
   /** The task has ended. */
   | 'ERR_OOM_GUARD_TASK_ENDED'
   /** Memory cannot be counted here, and the caller did not accept that. */
-  | 'ERR_OOM_GUARD_UNAVAILABLE';
+  | 'ERR_OOM_GUARD_UNAVAILABLE'
+  /** DuckDB has no directory that it could spill to. */
+  | 'ERR_OOM_GUARD_TEMP_DIRECTORY';
 
 function argumentMessage(name: string, value: unknown, accepted: string): string {
   return `${name} must be ${accepted}; got ${inspect(value, { depth: 0, maxStringLength: 80 })}`;
@@ -71,6 +73,9 @@ export class StateError extends Error {
 /** Which check said no. */
 export type RefusalSource = 'pool' | 'usage' | 'heap' | 'container';
 
+/** Who ran out: a check of the pool, the breaker that sheds tasks, or DuckDB under its own limit. */
+export type ExhaustedSource = RefusalSource | 'breaker' | 'duckdb';
+
 /** One consumer as a refusal names it. Sizes in bytes. */
 export interface ConsumerSummary {
   readonly id: number;
@@ -90,7 +95,7 @@ export interface ResourcesExhaustedDetails {
   /** How much was asked for; 0 when a breaker shed the task. */
   requested: number;
   /** Which check said no. */
-  source: RefusalSource | 'breaker';
+  source: ExhaustedSource;
   /** Who asked: the consumer or, for a breaker, the task. */
   consumer: string;
   /** Reserved in the pool as a whole. */
@@ -119,6 +124,7 @@ const MEASURED_AS = {
   heap: 'used in the V8 heap',
   container: 'charged to the container',
   breaker: 'in use',
+  duckdb: 'used by it',
 } as const;
 
 const LIMIT_NAMED = {
@@ -127,6 +133,7 @@ const LIMIT_NAMED = {
   heap: 'the V8 heap',
   container: 'the container, less its margin',
   breaker: 'memory usage',
+  duckdb: 'DuckDB',
 } as const;
 
 function describeConsumer(consumer: ConsumerSummary): string {
@@ -176,7 +183,7 @@ export class ResourcesExhaustedError extends Error {
 
   readonly code = ERR_RESOURCES_EXHAUSTED;
   readonly requested: number;
-  readonly source: RefusalSource | 'breaker';
+  readonly source: ExhaustedSource;
   readonly consumer: string;
   readonly reserved: number;
   readonly limit: number | undefined;

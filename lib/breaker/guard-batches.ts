@@ -42,6 +42,23 @@ export function guardBatches<T>(
   return new GuardedBatches(openSource(source), options);
 }
 
+/** The error of a task for which the breaker has tripped. */
+export function shedError(
+  { breaker, name = 'batches', describe }: GuardBatchesOptions,
+  cause?: unknown,
+): ResourcesExhaustedError {
+  return new ResourcesExhaustedError({
+    requested: 0,
+    source: 'breaker',
+    consumer: name,
+    limit: breaker.limit,
+    measured: breaker.lastUsage,
+    available: 0,
+    ...(describe?.() ?? { reserved: 0 }),
+    cause,
+  });
+}
+
 function openSource<T>(source: Source<T>): SourceIterator<T> {
   const candidate = source as Partial<AsyncIterable<T> & Iterable<T>> | null | undefined;
   const iterator = candidate?.[Symbol.asyncIterator]?.() ?? candidate?.[Symbol.iterator]?.();
@@ -150,17 +167,7 @@ class GuardedBatches<T> implements AsyncIterableIterator<T> {
     } catch (error) {
       cause = error;
     }
-    const { breaker, name = 'batches', describe } = this.#options;
-    throw new ResourcesExhaustedError({
-      requested: 0,
-      source: 'breaker',
-      consumer: name,
-      limit: breaker.limit,
-      measured: breaker.lastUsage,
-      available: 0,
-      ...(describe?.() ?? { reserved: 0 }),
-      cause,
-    });
+    throw shedError(this.#options, cause);
   }
 
   async #close(): Promise<void> {

@@ -1,5 +1,6 @@
 /** Counting: what the allocators of this process have handed out. */
 export { type AuditEntry, audit } from './audit';
+export type { MemoryBreakdown, MemoryBreakdownEntry } from './breakdowns';
 export {
   type AllocatorCoverage,
   type Coverage,

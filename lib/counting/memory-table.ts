@@ -24,6 +24,12 @@ export function renderMemory(data: MemoryData): string {
     ]);
   }
   table.push(['live', '', size(data.live), data.counting ? '' : 'not counting']);
+  for (const { name, entries } of data.breakdowns) {
+    for (const { tag, bytes, spilledBytes } of entries) {
+      const spilled = spilledBytes > 0 ? `${size(spilledBytes)} on disk` : '';
+      table.push([`  ${tag}`, '', size(bytes), spilled === '' ? name : `${name}, ${spilled}`]);
+    }
+  }
   table.push([
     'usage: live + V8 heaps',
     '',

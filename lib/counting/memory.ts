@@ -1,6 +1,7 @@
 /** One snapshot of this process's memory. */
 import { inspect } from 'node:util';
 import v8 from 'node:v8';
+import { type MemoryBreakdown, readBreakdowns } from './breakdowns';
 import { type AllocatorCoverage, type NotCovered, readCoverage } from './coverage';
 import { countedIsolates, pageSize, processReadings } from './live';
 import { renderMemory } from './memory-table';
@@ -29,6 +30,8 @@ export interface MemoryData {
   peak: { live: number; usage: number } | undefined;
   isolates: number;
   allocators: AllocatorCoverage[];
+  /** What modules say of what they hold: a governed DuckDB. Part of live, not beside it. */
+  breakdowns: MemoryBreakdown[];
   heap: HeapSnapshot;
   rss: RssReading;
   container: ContainerReading | undefined;
@@ -44,6 +47,7 @@ export class MemorySnapshot implements MemoryData {
   readonly peak: { live: number; usage: number } | undefined;
   readonly isolates: number;
   readonly allocators: AllocatorCoverage[];
+  readonly breakdowns: MemoryBreakdown[];
   readonly heap: HeapSnapshot;
   readonly rss: RssReading;
   readonly container: ContainerReading | undefined;
@@ -57,6 +61,7 @@ export class MemorySnapshot implements MemoryData {
     this.peak = data.peak;
     this.isolates = data.isolates;
     this.allocators = data.allocators;
+    this.breakdowns = data.breakdowns;
     this.heap = data.heap;
     this.rss = data.rss;
     this.container = data.container;
@@ -93,6 +98,7 @@ export function memory(): MemorySnapshot {
     peak: readPeak(),
     isolates: countedIsolates(),
     allocators: coverage.allocators,
+    breakdowns: readBreakdowns(),
     heap: {
       used: statistics.used_heap_size,
       total: statistics.total_heap_size,

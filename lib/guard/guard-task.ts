@@ -1,4 +1,5 @@
-import { type BatchBreaker, guardBatches } from '../breaker';
+import { type BatchBreaker, type GuardBatchesOptions, guardBatches } from '../breaker';
+import { shedError } from '../breaker/guard-batches';
 import { type ResourcesExhaustedDetails, StateError } from '../errors';
 import {
   MemoryConsumer,
@@ -94,11 +95,19 @@ export class GuardTask {
     source: AsyncIterable<T> | Iterable<T | PromiseLike<T>>,
   ): AsyncIterableIterator<T> & AsyncDisposable {
     this.#checkRunning();
-    return guardBatches<T>(source, {
-      breaker: this.#context.breakerFor(this) ?? NEVER,
-      name: this.name,
-      describe: () => this.#context.holders(),
-    });
+    return guardBatches<T>(source, this.#watch());
+  }
+
+  /**
+   * Looks at the breaker, for code between batches.
+   *
+   * @throws ResourcesExhaustedError when it has tripped for this task
+   * @throws StateError `ERR_OOM_GUARD_TASK_ENDED`
+   */
+  checkpoint(): void {
+    this.#checkRunning();
+    const watch = this.#watch();
+    if (watch.breaker.check()) throw shedError(watch);
   }
 
   /** Closes its reservations. For the guard. */
@@ -114,6 +123,14 @@ export class GuardTask {
   summary(now: number): TaskSummary {
     const { id, name, reserved } = this;
     return { id, name, ageMs: now - this.#startedAt, reserved };
+  }
+
+  #watch(): GuardBatchesOptions {
+    return {
+      breaker: this.#context.breakerFor(this) ?? NEVER,
+      name: this.name,
+      describe: () => this.#context.holders(),
+    };
   }
 
   /** Seldom enough that a task with many reservations does not look at all of them each time. */

@@ -124,6 +124,20 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
     return this.#limit.bytes;
   }
 
+  /**
+   * What is compared with the limit now, bytes: live bytes, the used heap of every isolate that
+   * counts, and what was granted and is not allocated yet.
+   */
+  usage(): number {
+    const pending = this.pool instanceof RealUsagePool ? this.pool.pending : 0;
+    return this.#readings.usage() + pending;
+  }
+
+  /** What this process holds of the kernel's memory beyond what is in use, bytes; at least 0. */
+  slack(): number {
+    return Math.max(0, this.#readings.rss().anon - this.#readings.usage());
+  }
+
   /** Whether it was closed. */
   get closed(): boolean {
     return this.#closed;

@@ -6,8 +6,9 @@ import { MemoryReservation } from './memory-reservation';
 /**
  * Makes room by writing what a consumer holds elsewhere.
  *
- * It should let go of at least `requestedBytes`, then shrink its reservations by what it let go.
- * It may be asynchronous. One callback runs at a time, and while it runs the bytes it asks for
+ * It should let go of at least `requestedBytes`, then shrink its reservations by what it let go; more
+ * is better where each call costs something. It is called again while that is not enough. It may be
+ * asynchronous. One callback runs at a time, and while it runs the bytes it asks for
  * itself are granted or refused at once, without spilling. For the buffer that writing takes, its
  * consumer may pass every limit by the pool's `spillExemption`; that is booked as overcommit and has
  * to be given back before the callback ends. It must end, and must not wait for a `grow` that is

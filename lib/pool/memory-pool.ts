@@ -11,6 +11,8 @@ import type { Delay } from './patience';
 import type { PoolObserver, SpillReport } from './pool-observer';
 import { describeFailure, insideSpill, insideSpillOf, noteRecursion, spillConsumer } from './spill';
 
+/** How often all who can spill are asked for one request at most. */
+const MOST_ROUNDS = 8;
 /** How often somebody who waits for others to give back looks again, ms. */
 const LOOK_AGAIN_MS = 25;
 
@@ -264,13 +266,35 @@ export abstract class MemoryPool {
     }
   }
 
+  /**
+   * The largest, then the next. Another round for those who had something to give: what they have
+   * freed can be gone again before it is looked at.
+   */
   async #spill(
     request: GrowRequest,
     refused: GrowVerdict,
     spills: SpillReport[],
   ): Promise<GrowVerdict> {
-    const asked = new Set<ConsumerAccount>();
+    const empty = new Set<ConsumerAccount>();
     let verdict = refused;
+    for (let round = 0; round < MOST_ROUNDS && verdict !== 'granted'; round++) {
+      const asked = new Set(empty);
+      verdict = await this.#spillRound(request, verdict, asked, empty, spills);
+      if (asked.size === empty.size) {
+        break;
+      }
+    }
+    return verdict;
+  }
+
+  async #spillRound(
+    request: GrowRequest,
+    refused: RefusalSource,
+    asked: Set<ConsumerAccount>,
+    empty: Set<ConsumerAccount>,
+    spills: SpillReport[],
+  ): Promise<GrowVerdict> {
+    let verdict: GrowVerdict = refused;
     while (verdict !== 'granted') {
       const source = verdict;
       const largest = this.consumers.largestSpillable(asked, (consumer) =>
@@ -280,8 +304,11 @@ export abstract class MemoryPool {
         break;
       }
       asked.add(largest);
-      const report = await spillConsumer(largest, request.bytes);
+      const report = await spillConsumer(largest, this.#wanted(request, source));
       spills.push(report);
+      if (report.error !== undefined || report.freed === 0) {
+        empty.add(largest);
+      }
       this.observer?.spilled(report);
       this.refresh();
       verdict = request.attempt();
@@ -290,6 +317,16 @@ export abstract class MemoryPool {
       }
     }
     return verdict;
+  }
+
+  /** What a spill has to let go of: usage may be far over the limit, or a consumer over its share. */
+  #wanted({ reservation, bytes, alreadyAllocated }: GrowRequest, source: RefusalSource): number {
+    const { limit, measured } = this.refusalFigures(source, reservation);
+    if (limit === undefined) {
+      return bytes;
+    }
+    const needed = source === 'pool' ? bytes : bytes - alreadyAllocated;
+    return Math.max(bytes, measured + needed - limit);
   }
 
   /** Until the deadline, if there is one: nothing can be made to give back, but somebody may. */

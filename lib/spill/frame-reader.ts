@@ -1,8 +1,8 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { StateError } from '../errors';
+import { Serial } from '../serial';
 import { reason, SpillCorruptionError, SpillError } from './errors';
 import { checksum, type FrameHeader, headerBytes, hex, readHeader } from './frame';
-import { Serial } from './serial';
 
 /** What is to be read. */
 export interface FrameExtent {

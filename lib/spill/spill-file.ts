@@ -1,10 +1,10 @@
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { StateError } from '../errors';
+import { Serial } from '../serial';
 import type { SpillCodec } from './codec';
 import { isDiskFull, reason, SpillCodecError, SpillError, SpillSpaceError } from './errors';
 import { frameHeader, headerBytes, maxPayloadBytes } from './frame';
 import { FrameReader } from './frame-reader';
-import { Serial } from './serial';
 
 /** What a file asks of its directory. Sizes in bytes. */
 export interface SpillBudget {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { ResourcesExhaustedError } from '../../lib/errors';
 import {
+  FairSpillPool,
   GreedyMemoryPool,
   MemoryConsumer,
   type MemoryPool,
@@ -221,6 +222,45 @@ describe('spilling', () => {
     await asking.grow(250);
     expect(order).toEqual(['large:250', 'middle:250']);
     expect([asking.size, pool.reserved]).toEqual([250, 900]);
+  });
+
+  it('asks again who has freed something, until there is room', async () => {
+    const pool = new GreedyMemoryPool(1000);
+    const order: string[] = [];
+    const make = (name: string, bytes: number, step: number): void => {
+      const r: MemoryReservation = reserve(pool, name, {
+        spill: () => {
+          order.push(name);
+          r.shrink(Math.min(step, r.size));
+        },
+      });
+      r.tryGrow(bytes);
+    };
+    make('large', 500, 100);
+    make('idle', 300, 0);
+    make('small', 200, 50);
+    const asking = reserve(pool, 'asking');
+    await asking.grow(350);
+    expect(order).toEqual(['large', 'idle', 'small', 'large', 'small', 'large']);
+    expect([asking.size, pool.reserved]).toEqual([350, 950]);
+  });
+
+  it('asks for all that is missing, not only for the request', async () => {
+    const pool = new FairSpillPool(1000);
+    const asked: number[] = [];
+    const wide: MemoryReservation = reserve(pool, 'wide', {
+      spill: (bytes) => {
+        asked.push(bytes);
+        wide.shrink(bytes);
+      },
+    });
+    wide.tryGrow(900);
+    // Another that can spill halves the share of the first, which is now far over it.
+    const newcomer = reserve(pool, 'newcomer', { spill: () => {} });
+    newcomer.tryGrow(10);
+    await wide.grow(20);
+    expect(asked).toEqual([420]);
+    expect(wide.size).toBe(500);
   });
 
   it('asks the consumer that wants to grow itself, and waits for it', async () => {

@@ -1,9 +1,9 @@
 import { StateError } from '../../errors';
 import type { MemoryReservation } from '../../pool';
 import { isResourcesExhausted } from '../../pool';
+import { Serial } from '../../serial';
 import { SpillSpaceError } from '../errors';
 import { interruptible } from '../interruptible';
-import { Serial } from '../serial';
 import type { SpillDirectory } from '../spill-directory';
 import type { Cursor } from './cursor';
 import { Merge } from './merge';
