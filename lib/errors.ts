@@ -100,6 +100,8 @@ export interface ResourcesExhaustedDetails {
   consumer: string;
   /** Reserved in the pool as a whole. */
   reserved: number;
+  /** What a breaker has seen to be short: usage, the default, or V8's heap. */
+  pressure?: 'usage' | 'heap' | undefined;
   /** The limit of the check that said no; `undefined` when the pool has none it could tell. */
   limit?: number | undefined;
   /** What that check compared with its limit, pending grants included, without the request. */
@@ -146,15 +148,16 @@ function describeConsumer(consumer: ConsumerSummary): string {
 
 function exhaustedMessage(details: ResourcesExhaustedDetails): string {
   const { source, limit, available, live, consumers = [], spillFailures = [] } = details;
+  const check = source === 'breaker' && details.pressure === 'heap' ? 'heap' : source;
   const limitText =
     limit === undefined
-      ? `no room in ${LIMIT_NAMED[source]}`
-      : `the limit of ${LIMIT_NAMED[source]} is ${formatSize(limit)}`;
+      ? `no room in ${LIMIT_NAMED[check]}`
+      : `the limit of ${LIMIT_NAMED[check]} is ${formatSize(limit)}`;
   const parts = [
     source === 'breaker'
       ? `Task ${details.consumer} was shed: ${limitText}`
       : `Cannot reserve ${formatSize(details.requested)} for ${details.consumer}: ${limitText}`,
-    `, ${formatSize(details.measured)} ${MEASURED_AS[source]}`,
+    `, ${formatSize(details.measured)} ${MEASURED_AS[check]}`,
     available === undefined ? '' : `, ${formatSize(available)} available`,
     ` (${live === undefined ? '' : `live ${formatSize(live)}, `}reserved ${formatSize(details.reserved)}).`,
   ];
@@ -188,6 +191,8 @@ export class ResourcesExhaustedError extends Error {
   readonly reserved: number;
   readonly limit: number | undefined;
   readonly measured: number;
+  /** What a breaker has seen to be short; `undefined` for all other sources. */
+  readonly pressure: 'usage' | 'heap' | undefined;
   readonly available: number | undefined;
   readonly live: number | undefined;
   readonly consumers: readonly ConsumerSummary[];
@@ -209,11 +214,20 @@ export class ResourcesExhaustedError extends Error {
     this.reserved = details.reserved;
     this.limit = details.limit;
     this.measured = details.measured;
+    this.pressure = details.source === 'breaker' ? (details.pressure ?? 'usage') : undefined;
     this.available = details.available;
     this.live = details.live;
     this.consumers = details.consumers ?? [];
     this.spillFailures = details.spillFailures ?? [];
   }
+}
+
+/** `error` with `cause`, unless it has one or is that itself. */
+export function withCause<T>(error: T, cause: unknown): T {
+  if (error instanceof Error && error.cause === undefined && error !== cause) {
+    Object.defineProperty(error, 'cause', { value: cause, configurable: true, writable: true });
+  }
+  return error;
 }
 
 function isExhaustedItself(error: object): boolean {

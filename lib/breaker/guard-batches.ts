@@ -6,12 +6,17 @@ import {
 
 /** What {@link guardBatches} needs of a breaker. */
 export interface BatchBreaker {
-  /** True while tripped. Called after each batch, before it is handed on. */
-  check(): boolean;
+  /**
+   * True while tripped. Called after each batch, before it is handed on; a promise is waited for, as
+   * when memory is given back before it is decided.
+   */
+  check(): boolean | Promise<boolean>;
   /** Bytes, for the error. */
   readonly limit: number;
   /** Usage at the last check, bytes, for the error. */
   readonly lastUsage: number;
+  /** What to fail with instead of the error that is made of these figures. */
+  readonly error?: unknown;
 }
 
 /** Options of {@link guardBatches}. */
@@ -46,7 +51,10 @@ export function guardBatches<T>(
 export function shedError(
   { breaker, name = 'batches', describe }: GuardBatchesOptions,
   cause?: unknown,
-): ResourcesExhaustedError {
+): unknown {
+  if (breaker.error !== undefined) {
+    return breaker.error;
+  }
   return new ResourcesExhaustedError({
     requested: 0,
     source: 'breaker',
@@ -135,10 +143,22 @@ class GuardedBatches<T> implements AsyncIterableIterator<T> {
       return { done: true, value: undefined };
     }
     // A reader that did not wait for the last result may have closed the source meanwhile.
-    return !this.#finished && this.#options.breaker.check()
-      ? this.#shed()
-      : (step as IteratorYieldResult<T>);
+    if (this.#finished) {
+      return step as IteratorYieldResult<T>;
+    }
+    const tripped = this.#options.breaker.check();
+    if (tripped === false) {
+      return step as IteratorYieldResult<T>;
+    }
+    return tripped === true ? this.#shed() : this.#onDecision(tripped, step);
   };
+
+  async #onDecision(
+    tripped: Promise<boolean>,
+    step: Step<T>,
+  ): Promise<IteratorResult<T, undefined>> {
+    return (await tripped) && !this.#finished ? this.#shed() : (step as IteratorYieldResult<T>);
+  }
 
   readonly #onError = (error: unknown): never => {
     this.#finished = true;

@@ -1,6 +1,5 @@
 import { ArgumentTypeError, StateError } from '../errors';
-import type { GuardWarning } from './events';
-import { resolveLimit } from './guard-limit';
+import { GuardLimits } from './guard-limits';
 import type { GuardDependencies, MemoryGuardOptions } from './guard-options';
 import { MemoryGuard } from './memory-guard';
 
@@ -39,9 +38,15 @@ export function createGuard(
     // It would watch this process, not the numbers that were brought along.
     watch: options.readings === undefined ? processDependencies.watch : undefined,
   };
-  const limit = resolveLimit(wanted, dependencies.readings.container(), dependencies.totalMemory());
-  const warnings: GuardWarning[] = limit.warning === undefined ? [] : [limit.warning];
-  const enforces = mode === 'enforce' || (mode === undefined && limit.bytes !== undefined);
+  const limits = new GuardLimits({
+    limit: wanted,
+    breakerLimit: options.breakerLimit,
+    containerMargin: options.containerMargin,
+    readings: dependencies.readings,
+    totalMemory: dependencies.totalMemory(),
+  });
+  const warnings = limits.warnings();
+  const enforces = mode === 'enforce' || (mode === undefined && limits.bytes !== undefined);
   // Numbers that were brought along need no counting.
   if (options.readings === undefined) {
     const { available, reason = 'for an unknown reason' } = dependencies.startCounting();
@@ -57,7 +62,7 @@ export function createGuard(
     }
   }
   return new MemoryGuard(
-    { mode: limit.bytes === undefined ? 'track' : (mode ?? 'enforce'), limit, warnings },
+    { mode: limits.bytes === undefined ? 'track' : (mode ?? 'enforce'), limits, warnings },
     options,
     dependencies,
   );

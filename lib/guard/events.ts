@@ -1,6 +1,7 @@
 import type { RefusalSource } from '../errors';
 import type { LeakReport } from '../pool';
 import type { ReclaimReport } from '../reclaim';
+import type { Pressure } from './victim';
 
 /** Something in the setup that is probably not meant. */
 export interface GuardWarning {
@@ -9,7 +10,11 @@ export interface GuardWarning {
     /** `'auto'` without a container: memory is tracked, nothing is enforced. */
     | 'ERR_OOM_GUARD_TRACK_ONLY'
     /** Allocators are not counted here. */
-    | 'ERR_OOM_GUARD_UNAVAILABLE';
+    | 'ERR_OOM_GUARD_UNAVAILABLE'
+    /** V8 may grow its heap over the limit. */
+    | 'ERR_OOM_GUARD_HEAP_LIMIT'
+    /** A `victim` or reclaim function has thrown. */
+    | 'ERR_OOM_GUARD_CALLBACK';
   readonly message: string;
 }
 
@@ -32,11 +37,22 @@ export interface GuardRefusal {
   readonly requested: number;
   /** False in `observe` mode: it was granted. */
   readonly enforced: boolean;
+  /**
+   * The least limit that would have let it pass, bytes: the guard's or the pool's; for `'heap'` and
+   * `'container'`, V8's or the container's own. `undefined` where it cannot be told.
+   */
+  readonly wouldPassAt: number | undefined;
 }
 
-/** The breaker has tripped for a task. */
+/** A task was shed, or in `observe` mode would have been. */
 export interface GuardTrip {
+  /** Its name. */
   readonly task: string;
+  readonly id: number;
+  /** What it had reserved, bytes. */
+  readonly reserved: number;
+  /** `'usage'`: over the breaker's limit; `'heap'`: V8's own heap was nearly full. */
+  readonly source: Pressure['source'];
   /** Bytes. */
   readonly usage: number;
   /** Bytes. */
@@ -45,12 +61,21 @@ export interface GuardTrip {
   readonly enforced: boolean;
 }
 
+/** Memory is under the low-water mark again after a trip. */
+export interface GuardRecovery extends Pressure {
+  /** Since the first trip, ms. */
+  readonly ms: number;
+}
+
 /** The events of a guard and their arguments. */
 export interface GuardEvents {
   warning: [GuardWarning];
   advisory: [GuardAdvisory];
   refuse: [GuardRefusal];
   trip: [GuardTrip];
+  /** Memory stays short, and no task that holds any is running: nothing is shed. Once an episode. */
+  noVictim: [Pressure];
+  recover: [GuardRecovery];
   reclaim: [ReclaimReport];
   /** A reservation was dropped without being closed. Without a listener: a process warning. */
   leak: [LeakReport];

@@ -2,8 +2,6 @@ import type { ContainerReading } from '../counting/readings';
 import { formatSize, parseSize, type Size } from '../sizes';
 import type { GuardWarning } from './events';
 
-const AUTO_RATIO = 0.7;
-
 /** The limit a guard holds to and how it came about. */
 export interface GuardLimit {
   /** Bytes; `undefined` when there is none and memory is only tracked. */
@@ -13,8 +11,18 @@ export interface GuardLimit {
   readonly warning: GuardWarning | undefined;
 }
 
+/** `'auto'` where there is no container. */
+export const NO_LIMIT: GuardLimit = {
+  bytes: undefined,
+  explanation: 'auto = none (no container limit)',
+  warning: {
+    code: 'ERR_OOM_GUARD_TRACK_ONLY',
+    message: "limit: 'auto' found no container limit: memory is tracked, nothing is enforced",
+  },
+};
+
 /**
- * Works out the limit.
+ * Works out a limit that is not `'auto'`.
  *
  * @param totalMemory what the machine has, bytes
  * @throws ArgumentTypeError or ArgumentRangeError `ERR_OOM_GUARD_INVALID_SIZE`
@@ -24,9 +32,6 @@ export function resolveLimit(
   container: ContainerReading | undefined,
   totalMemory: number,
 ): GuardLimit {
-  if (limit === 'auto') {
-    return autoLimit(container);
-  }
   const containerLimit = container?.limit;
   const contained = containerLimit !== undefined && containerLimit <= totalMemory;
   const available = contained ? containerLimit : totalMemory;
@@ -43,23 +48,5 @@ export function resolveLimit(
             message: `The limit of ${formatSize(bytes)} is over ${owner} of ${formatSize(available)}: memory can run out before the guard acts`,
           }
         : undefined,
-  };
-}
-
-function autoLimit(container: ContainerReading | undefined): GuardLimit {
-  if (container?.limit === undefined) {
-    const message =
-      "limit: 'auto' found no container limit: memory is tracked, nothing is enforced";
-    return {
-      bytes: undefined,
-      explanation: 'auto = none (no container limit)',
-      warning: { code: 'ERR_OOM_GUARD_TRACK_ONLY', message },
-    };
-  }
-  const bytes = Math.max(1, Math.floor(container.limit * AUTO_RATIO));
-  return {
-    bytes,
-    explanation: `auto = ${formatSize(bytes)} (${AUTO_RATIO * 100}% of the container's limit of ${formatSize(container.limit)})`,
-    warning: undefined,
   };
 }

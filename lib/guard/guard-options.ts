@@ -2,6 +2,7 @@ import type { MemoryBreakerOptions } from '../breaker';
 import type { Readings } from '../counting/readings';
 import type { MemoryPool, ProcessLedgerOptions, UsageLedger } from '../pool';
 import type { Size } from '../sizes';
+import type { VictimPolicy } from './victim';
 
 /** What a guard does: refuse and shed, only count what it would have, or, without a limit, track. */
 export type GuardMode = 'enforce' | 'observe' | 'track';
@@ -10,10 +11,26 @@ export type GuardMode = 'enforce' | 'observe' | 'track';
 export interface MemoryGuardOptions {
   /**
    * What usage is held to: bytes, text such as `'2GiB'`, a percentage of the container's limit (of
-   * the machine's memory outside a container) or, the default, `'auto'`: 70 % of the container's
-   * limit. Without a container `'auto'` means no limit: memory is tracked, nothing is enforced.
+   * the machine's memory outside a container) or, the default, `'auto'`: the container's limit less
+   * what other processes in it hold, what is not counted of this one, and `containerMargin`, computed
+   * again as these move. Without a container `'auto'` means no limit: memory is tracked, nothing is
+   * enforced.
    */
   limit?: Size | undefined;
+  /**
+   * Usage over which a task is shed: bytes, text or a percentage as for `limit`, never less than that.
+   * Between the two lies the room that a spill may take. Default the limit; for `'auto'` half the
+   * margin more.
+   */
+  breakerLimit?: Size | undefined;
+  /** Who is shed. Default `'largest'`. */
+  victim?: VictimPolicy | undefined;
+  /** Tasks that have reserved less are spared by `'largest'`. Default 1 % of the limit. */
+  victimFloor?: Size | undefined;
+  /** For how long nobody else is chosen after a task was shed, ms, 0 or more. Default 500. */
+  settleMs?: number | undefined;
+  /** Share of V8's heap limit over which a task is shed, over 0 to 1. Default 0.9. */
+  heapBreakerRatio?: number | undefined;
   /** `'enforce'`, the default, refuses and sheds; `'observe'` counts what it would have done. */
   mode?: 'enforce' | 'observe' | undefined;
   /**
@@ -49,7 +66,7 @@ export interface MemoryGuardOptions {
    */
   spillExemption?: Size | undefined;
   /** When a task is shed. Default: over the limit at 3 checks in a row and for 100 ms. */
-  breaker?: Pick<MemoryBreakerOptions, 'checks' | 'holdMs'> | undefined;
+  breaker?: Pick<MemoryBreakerOptions, 'checks' | 'holdMs' | 'maxGapMs' | 'lowWater'> | undefined;
 }
 
 /** What a guard uses of the process; tests bring their own. */
@@ -71,6 +88,8 @@ export interface GuardDependencies {
   every: (ms: number, fn: () => void) => () => void;
   /** Calls `fn` in the next turn without keeping the process alive; returns what stops it. */
   later: (fn: () => void) => () => void;
+  /** What most of resident memory is beside usage, in words; for the advisory. */
+  explainRss?: (() => string) | undefined;
   /** Waits, ms. Default a timer. */
   delay?: ((ms: number) => Promise<unknown>) | undefined;
   /** A major collection. Default the real one. */

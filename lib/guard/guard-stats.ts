@@ -7,10 +7,12 @@ export interface GuardStats {
    * would have needed room to be made first.
    */
   readonly refusals: Readonly<Record<RefusalSource, number>>;
-  /** Times the breaker tripped: in `enforce` mode once for each task that was shed. */
+  /** Tasks that were shed or, in `observe` mode, would have been. */
   readonly trips: number;
-  /** Tasks that were failed for it. */
+  /** Tasks that were shed. */
   readonly shed: number;
+  /** Times that nobody could be shed although memory stayed short. */
+  readonly noVictim: number;
   /** Spill callbacks that ended without throwing. */
   readonly spills: number;
   /** Spill callbacks that threw. */
@@ -18,7 +20,7 @@ export interface GuardStats {
   /** By how much spilling shrank reservations. */
   readonly spilledBytes: number;
   /** Reclaims that ran. */
-  readonly reclaims: Readonly<{ slack: number; garbage: number }>;
+  readonly reclaims: Readonly<{ cache: number; slack: number; garbage: number }>;
   /** Reserved now, overcommit included. */
   readonly reserved: number;
   /** The highest usage that was read. */
@@ -32,9 +34,10 @@ export interface GuardStats {
 /** The counters behind {@link GuardStats}. */
 export class GuardCounters {
   readonly refusals: Record<RefusalSource, number> = { pool: 0, usage: 0, heap: 0, container: 0 };
-  readonly reclaims = { slack: 0, garbage: 0 };
+  readonly reclaims = { cache: 0, slack: 0, garbage: 0 };
   trips = 0;
   shed = 0;
+  noVictim = 0;
   spills = 0;
   spillFailures = 0;
   spilledBytes = 0;
@@ -42,11 +45,12 @@ export class GuardCounters {
   peakRss = 0;
 
   snapshot(now: { reserved: number; tasks: number }): GuardStats {
-    const { trips, shed, spills, spillFailures, spilledBytes, peakUsage, peakRss } = this;
+    const { trips, shed, noVictim, spills, spillFailures, spilledBytes, peakUsage, peakRss } = this;
     return {
       refusals: { ...this.refusals },
       trips,
       shed,
+      noVictim,
       spills,
       spillFailures,
       spilledBytes,

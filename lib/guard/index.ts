@@ -1,21 +1,25 @@
 import os from 'node:os';
-import { processReadings, releaseFreeMemory, startCounting, Watchdog } from '../counting';
+import { ledger, processReadings, releaseFreeMemory, startCounting, Watchdog } from '../counting';
+import { formatSize } from '../format';
 import { ProcessLedger } from '../pool';
 import { createGuard } from './create';
 import type { GuardDependencies, MemoryGuardOptions } from './guard-options';
 import type { MemoryGuard } from './memory-guard';
 
+export type { PublishedMessage } from './channels';
 export type {
   GuardAdvisory,
   GuardEvents,
+  GuardRecovery,
   GuardRefusal,
   GuardTrip,
   GuardWarning,
 } from './events';
 export type { GuardMode, MemoryGuardOptions } from './guard-options';
 export type { GuardStats } from './guard-stats';
-export type { GuardTask, TaskSummary } from './guard-task';
+export type { GuardTask, TaskState, TaskSummary } from './guard-task';
 export type { MemoryGuard } from './memory-guard';
+export type { Pressure, VictimPolicy } from './victim';
 
 const PROCESS: GuardDependencies = {
   startCounting,
@@ -27,6 +31,15 @@ const PROCESS: GuardDependencies = {
   watch: () => {
     const watchdog = new Watchdog();
     return { peakUsage: () => watchdog.read().peakUsage, close: () => watchdog.close() };
+  },
+  explainRss: () => {
+    const lines = ledger()
+      .lines.filter(({ category }) => category === 'slack')
+      .sort((a, b) => b.bytes - a.bytes)
+      .slice(0, 2);
+    return lines.length === 0
+      ? 'the rest is in no allocator that is counted'
+      : `${lines.map(({ name, bytes }) => `${formatSize(bytes)} was freed and is kept by ${name}`).join(', ')}`;
   },
   every: (ms, fn) => {
     const timer = setInterval(fn, ms).unref();

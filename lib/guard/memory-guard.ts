@@ -1,7 +1,16 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { EventEmitter } from 'node:events';
 import { type BatchBreaker, MemoryBreaker } from '../breaker';
 import type { Readings } from '../counting/readings';
-import { ArgumentTypeError, type RefusalSource, StateError } from '../errors';
+import {
+  ArgumentTypeError,
+  isResourcesExhausted,
+  type RefusalSource,
+  ResourcesExhaustedError,
+  StateError,
+  withCause,
+} from '../errors';
+import { checkPositive } from '../numbers';
 import {
   FairSpillPool,
   type LeakReport,
@@ -15,22 +24,34 @@ import {
 } from '../pool';
 import { warnOfLeak } from '../pool/leaks';
 import { ledgerKey } from '../pool/process-ledger';
-import { MemoryReclaimer, type ReclaimReport } from '../reclaim';
+import { type CacheReclaim, MemoryReclaimer, type ReclaimReport } from '../reclaim';
+import { parseSize } from '../sizes';
+import { hasSubscribers, publish, RateLimit, traceTask } from './channels';
 import type { GuardEvents, GuardWarning } from './events';
-import type { GuardLimit } from './guard-limit';
+import type { GuardLimits } from './guard-limits';
 import type { GuardDependencies, GuardMode, MemoryGuardOptions } from './guard-options';
 import { GuardCounters, type GuardStats } from './guard-stats';
 import { GuardTask, type TaskContext, type TaskSummary } from './guard-task';
 import { ObservingPool } from './observing-pool';
 import { RssAdvisory } from './rss-advisory';
+import { Shedder } from './shedder';
+import { checkVictim, type Pressure } from './victim';
 
 const SAMPLE_MS = 1000;
+/** While tasks run: a build that yields no batch is to be seen as well. */
+const WATCH_MS = 10;
+const REFRESH_LIMIT_MS = 250;
 const DEFAULT_PENDING_MS = 1000;
+const DEFAULT_SETTLE_MS = 500;
+const DEFAULT_HEAP_BREAKER_RATIO = 0.9;
+const DEFAULT_VICTIM_FLOOR_RATIO = 0.01;
+
+const running = new AsyncLocalStorage<GuardTask>();
 
 /** What the factory has found out before there is a guard. */
 export interface GuardSetup {
   readonly mode: GuardMode;
-  readonly limit: GuardLimit;
+  readonly limits: GuardLimits;
   readonly warnings: readonly GuardWarning[];
 }
 
@@ -44,17 +65,25 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
   /** What its tasks reserve from. */
   readonly pool: MemoryPool;
   readonly #clock: () => number;
-  readonly #limit: GuardLimit;
+  readonly #every: GuardDependencies['every'];
+  readonly #limits: GuardLimits;
   readonly #readings: Readings;
   readonly #reclaimer: MemoryReclaimer;
-  readonly #breaker: MemoryBreaker | undefined;
+  readonly #shedder: Shedder | undefined;
+  readonly #usageBreaker: MemoryBreaker;
+  readonly #advisory: RssAdvisory | undefined;
   readonly #counters = new GuardCounters();
+  readonly #rates = new Map<string, RateLimit>();
   readonly #tasks = new Map<number, GuardTask>();
   readonly #context: TaskContext;
-  #watchedPeak: () => number = () => 0;
   readonly #ledger: UsageLedger | undefined;
   readonly #stops: (() => void)[] = [];
-  #wasTripped = false;
+  #watchedPeak: () => number = () => 0;
+  #stopWatching: (() => void) | undefined;
+  #refreshedAt = Number.NEGATIVE_INFINITY;
+  /** Where the limit of the pool is moved. */
+  #followLimit: (bytes: number) => void = () => undefined;
+  #real: RealUsagePool | undefined;
   #closed = false;
 
   /** Use `createMemoryGuard`. */
@@ -62,7 +91,8 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
     super();
     this.mode = setup.mode;
     this.#clock = dependencies.clock;
-    this.#limit = setup.limit;
+    this.#every = dependencies.every;
+    this.#limits = setup.limits;
     this.#readings = this.#watchingPeaks(dependencies.readings);
     this.#reclaimer = new MemoryReclaimer({
       trim: dependencies.releaseFreeMemory,
@@ -73,55 +103,38 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
       delay: dependencies.delay,
       onReport: (report) => this.#reclaimed(report),
     });
-    const limit = setup.limit.bytes;
     this.#ledger = dependencies.ledger?.({
       key: shareKey(options, setup.mode),
       pendingMs: options.pendingMs ?? DEFAULT_PENDING_MS,
     });
-    this.pool = this.#makePool(limit, options, dependencies);
+    this.pool = this.#makePool(setup.limits.bytes, options, dependencies);
     // Made even where there is no limit, so that a wrong option is found on every machine.
-    const breaker = new MemoryBreaker({
+    this.#usageBreaker = new MemoryBreaker({
       ...options.breaker,
-      limit: limit ?? Number.MAX_SAFE_INTEGER,
+      limit: setup.limits.breaker ?? Number.MAX_SAFE_INTEGER,
       usage: () => this.#readings.usage(),
       clock: dependencies.clock,
     });
-    this.#breaker = limit === undefined ? undefined : breaker;
+    const shedder = this.#makeShedder(options);
+    this.#shedder = setup.limits.bytes === undefined ? undefined : shedder;
     this.#context = {
       pool: this.pool,
       clock: this.#clock,
       breakerFor: (task) => this.#breakerFor(task),
-      holders: () => ({
-        reserved: this.pool.reserved,
-        live: this.#readings.live(),
-        consumers: this.pool.consumers.largest(),
-      }),
     };
-    const watch = dependencies.watch?.();
-    if (watch !== undefined) {
-      this.#watchedPeak = () => watch.peakUsage();
-      this.#stops.push(() => {
-        this.#notePeak();
-        watch.close();
-      });
-    }
-    const advisory = limit === undefined ? undefined : new RssAdvisory(limit);
-    this.#stops.push(dependencies.every(SAMPLE_MS, () => this.#sample(advisory)));
-    if (setup.warnings.length > 0) {
-      // Later, so that there is a listener by then.
-      this.#stops.push(
-        dependencies.later(() => {
-          for (const warning of setup.warnings) {
-            this.#warn(warning);
-          }
-        }),
-      );
-    }
+    this.#advisory =
+      setup.limits.bytes === undefined ? undefined : new RssAdvisory(dependencies.explainRss);
+    this.#start(setup, dependencies);
   }
 
-  /** What usage is held to, bytes; `undefined` when memory is only tracked. */
+  /** What usage is held to, bytes; `undefined` when memory is only tracked. It moves for `'auto'`. */
   get limit(): number | undefined {
-    return this.#limit.bytes;
+    return this.#limits.bytes;
+  }
+
+  /** Usage over which tasks are shed, bytes; at least the limit. */
+  get breakerLimit(): number | undefined {
+    return this.#limits.breaker;
   }
 
   /**
@@ -129,8 +142,7 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
    * counts, and what was granted and is not allocated yet.
    */
   usage(): number {
-    const pending = this.pool instanceof RealUsagePool ? this.pool.pending : 0;
-    return this.#readings.usage() + pending;
+    return this.#readings.usage() + (this.#real?.pending ?? 0);
   }
 
   /** What this process holds of the kernel's memory beyond what is in use, bytes; at least 0. */
@@ -145,8 +157,11 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
 
   /**
    * Runs `fn` as a task and resolves or rejects with what it does. Whatever the task reserved is
-   * given back when it ends, in any way. Names may repeat.
+   * given back when it ends, in any way. Names may repeat. A task that is started inside another one
+   * is shed with it.
    *
+   * @throws ResourcesExhaustedError (rejects with it) when the task was shed and has failed; what it
+   *   failed with is the cause
    * @throws StateError `ERR_OOM_GUARD_CLOSED` (rejects with it) once the guard is closed
    * @throws ArgumentTypeError `ERR_OOM_GUARD_INVALID_ARGUMENT` (rejects with it)
    */
@@ -161,20 +176,52 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
     if (typeof fn !== 'function') {
       throw new ArgumentTypeError(code, 'fn', fn, 'a function');
     }
-    const task = new GuardTask(name, this.#context);
+    const task = new GuardTask(name, this.#context, this.currentTask());
     this.#tasks.set(task.id, task);
+    this.#watchTasks();
     try {
-      return await fn(task);
+      return await traceTask(() => running.run(task, async () => fn(task)), {
+        guard: this,
+        id: task.id,
+        name,
+      });
+    } catch (error) {
+      throw task.shed && !isResourcesExhausted(error) ? withCause(task.error, error) : error;
     } finally {
       this.#tasks.delete(task.id);
       task.end();
+      this.#unwatchTasks();
     }
+  }
+
+  /** The task of this guard that the calling code runs in, across awaits and callbacks. */
+  currentTask(): GuardTask | undefined {
+    const task = running.getStore();
+    return task !== undefined && this.#tasks.get(task.id) === task ? task : undefined;
   }
 
   /** The running tasks, oldest first. */
   tasks(): TaskSummary[] {
     const now = this.#clock();
     return [...this.#tasks.values()].map((task) => task.summary(now));
+  }
+
+  /**
+   * Has `empty` called when memory is short, before garbage is collected and before anybody is shed:
+   * for a cache that can be filled again. It may be asynchronous. Returns what takes it back.
+   *
+   * @throws ArgumentTypeError `ERR_OOM_GUARD_INVALID_ARGUMENT`
+   */
+  onReclaim(empty: CacheReclaim): () => void {
+    if (typeof empty !== 'function') {
+      throw new ArgumentTypeError(
+        'ERR_OOM_GUARD_INVALID_ARGUMENT',
+        'reclaim function',
+        empty,
+        'a function',
+      );
+    }
+    return this.#reclaimer.addCache(empty);
   }
 
   /** Counters since it was made. */
@@ -185,7 +232,7 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
 
   /** One line: what it does, its limit and how that came about. */
   describe(): string {
-    const { explanation } = this.#limit;
+    const { explanation } = this.#limits;
     const doing = {
       enforce: 'enforces',
       observe: 'observes, enforces nothing',
@@ -219,6 +266,28 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
     this.close();
   }
 
+  #start({ warnings }: GuardSetup, dependencies: GuardDependencies): void {
+    const watch = dependencies.watch?.();
+    if (watch !== undefined) {
+      this.#watchedPeak = () => watch.peakUsage();
+      this.#stops.push(() => {
+        this.#notePeak();
+        watch.close();
+      });
+    }
+    this.#stops.push(dependencies.every(SAMPLE_MS, () => this.#sample()));
+    if (warnings.length > 0) {
+      // Later, so that there is a listener by then.
+      this.#stops.push(
+        dependencies.later(() => {
+          for (const warning of warnings) {
+            this.#warn(warning);
+          }
+        }),
+      );
+    }
+  }
+
   #notePeak(): void {
     const { peakUsage } = this.#counters;
     const asked = this.#ledger?.peakUsage ?? 0;
@@ -226,37 +295,127 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
   }
 
   #breakerFor(task: GuardTask): BatchBreaker | undefined {
-    const breaker = this.#breaker;
-    if (breaker === undefined) {
+    const shedder = this.#shedder;
+    if (shedder === undefined) {
       return undefined;
     }
+    const breaker = this.#usageBreaker;
     return {
-      limit: breaker.limit,
+      check: () => shedder.check(task),
+      get limit() {
+        return breaker.limit;
+      },
       get lastUsage() {
         return breaker.lastUsage;
       },
-      check: () => this.#checkBreaker(breaker, task),
+      get error() {
+        return task.error;
+      },
     };
   }
 
-  #checkBreaker(breaker: MemoryBreaker, task: GuardTask): boolean {
-    const tripped = breaker.check();
-    const enforced = this.mode === 'enforce';
-    const tripsNow = tripped && !this.#wasTripped;
-    // Where a task fails for it the next trip is another one, with a streak of its own.
-    this.#wasTripped = tripped && !enforced;
-    if (!tripsNow) {
-      return false;
-    }
+  #makeShedder(options: MemoryGuardOptions): Shedder {
+    const { victim = 'largest', settleMs = DEFAULT_SETTLE_MS } = options;
+    checkVictim(victim);
+    if (settleMs !== 0) checkPositive('settleMs', settleMs);
+    const ratio = checkPositive(
+      'heapBreakerRatio',
+      options.heapBreakerRatio ?? DEFAULT_HEAP_BREAKER_RATIO,
+      1,
+    );
+    const { limit: heapLimit } = this.#readings.heap();
+    const heapBreaker = new MemoryBreaker({
+      ...options.breaker,
+      limit: Math.max(1, Math.floor(heapLimit * ratio)),
+      usage: () => this.#readings.heap().used,
+      clock: this.#clock,
+    });
+    const limit = this.#limits.bytes ?? 0;
+    const { victimFloor = Math.floor(limit * DEFAULT_VICTIM_FLOOR_RATIO) } = options;
+    return new Shedder({
+      watched: [
+        { source: 'usage', breaker: this.#usageBreaker },
+        { source: 'heap', breaker: heapBreaker },
+      ],
+      clock: this.#clock,
+      enforces: this.mode === 'enforce',
+      victim,
+      victimFloor:
+        victimFloor === 0 ? 0 : parseSize(victimFloor, { name: 'victimFloor', percentOf: limit }),
+      settleMs,
+      tasks: () => this.#tasks.values(),
+      reclaim: ({ usage, limit: over }) =>
+        this.#reclaimer.collectGarbage({ needed: Math.max(0, usage - over) }),
+      shed: (task, pressure) => this.#shed(task, pressure),
+      onTrip: (task, pressure) => this.#tripped(task, pressure),
+      onNoVictim: (pressure) => {
+        this.#counters.noVictim += 1;
+        this.#emit('noVictim', pressure);
+      },
+      onRecover: (pressure, ms) => this.#emit('recover', { ...pressure, ms }),
+      onVictimError: (error) =>
+        this.#warn({
+          code: 'ERR_OOM_GUARD_CALLBACK',
+          message: `The victim function has thrown, the largest task goes: ${String(error)}`,
+        }),
+    });
+  }
+
+  #shed(task: GuardTask, { source, usage, limit }: Pressure): void {
+    this.#counters.shed += 1;
+    task.fail(
+      new ResourcesExhaustedError({
+        requested: 0,
+        source: 'breaker',
+        pressure: source,
+        consumer: task.name,
+        limit,
+        measured: usage,
+        available: 0,
+        reserved: this.pool.reserved,
+        live: this.#readings.live(),
+        consumers: this.pool.consumers.largest(),
+      }),
+    );
+  }
+
+  #tripped({ id, name, reserved }: TaskSummary, { source, usage, limit }: Pressure): void {
     this.#counters.trips += 1;
-    if (enforced) {
-      this.#counters.shed += 1;
-      // One task at a time: what it held has to go before the next can be to blame.
-      breaker.rearm();
+    const enforced = this.mode === 'enforce';
+    this.#emit('trip', { task: name, id, reserved, source, usage, limit, enforced });
+  }
+
+  #watchTasks(): void {
+    if (this.#shedder === undefined || this.#stopWatching !== undefined) {
+      return;
     }
-    const { lastUsage: usage, limit } = breaker;
-    this.#emit('trip', { task: task.name, usage, limit, enforced });
-    return enforced;
+    this.#stopWatching = this.#every(WATCH_MS, () => this.#watch());
+  }
+
+  #unwatchTasks(): void {
+    if (this.#tasks.size === 0) {
+      this.#stopWatching?.();
+      this.#stopWatching = undefined;
+    }
+  }
+
+  #watch(): void {
+    this.#refreshLimit();
+    this.#shedder?.sample();
+  }
+
+  /** Where the limit follows the container. */
+  #refreshLimit(): void {
+    const now = this.#clock();
+    if (now - this.#refreshedAt < REFRESH_LIMIT_MS) {
+      return;
+    }
+    this.#refreshedAt = now;
+    if (this.#limits.refresh()) {
+      const { bytes, breaker } = this.#limits;
+      if (bytes !== undefined) this.#followLimit(bytes);
+      if (breaker !== undefined) this.#usageBreaker.limit = breaker;
+    }
   }
 
   #makePool(
@@ -270,11 +429,11 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
       leaked: (report) => this.#leaked(report),
     };
     const clock = this.#clock;
-    const declared =
-      options.pool ??
-      (limit === undefined
-        ? new UnboundedMemoryPool({ clock, observer })
-        : new FairSpillPool(limit, { clock }));
+    const fair =
+      limit === undefined || options.pool !== undefined
+        ? undefined
+        : new FairSpillPool(limit, { clock });
+    const declared = options.pool ?? fair ?? new UnboundedMemoryPool({ clock, observer });
     const real = new RealUsagePool(declared, {
       limit: limit ?? Number.MAX_SAFE_INTEGER,
       readings: this.#readings,
@@ -293,6 +452,11 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
     if (limit === undefined) {
       return declared;
     }
+    this.#real = real;
+    this.#followLimit = (bytes) => {
+      real.setLimit(bytes);
+      fair?.setLimit(bytes);
+    };
     return this.mode === 'observe' ? new ObservingPool(real) : real;
   }
 
@@ -313,25 +477,38 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
     };
   }
 
-  #sample(advisory: RssAdvisory | undefined): void {
+  #sample(): void {
+    this.#refreshLimit();
     const usage = this.#readings.usage();
     const { total } = this.#readings.rss();
     this.#counters.peakRss = Math.max(this.#counters.peakRss, total);
-    const due = advisory?.sample(total, usage, this.#clock());
+    const { bytes } = this.#limits;
+    const due =
+      bytes === undefined
+        ? undefined
+        : this.#advisory?.sample({ rss: total, usage, limit: bytes }, this.#clock());
     if (due !== undefined) {
       this.#emit('advisory', due);
+    }
+    // While tasks run somebody else does.
+    if (this.#tasks.size === 0) {
+      this.#shedder?.sample();
     }
   }
 
   #refused(source: RefusalSource, reservation: MemoryReservation, bytes: number): void {
     this.#counters.refusals[source] += 1;
     // A refusal by tryGrow may be one of millions: no event without a listener.
-    if (this.listenerCount('refuse') > 0) {
+    if (this.#heard('refuse')) {
+      const { measured } = (this.#real ?? this.pool).refusalFigures(source, reservation);
+      const enforced = this.mode === 'enforce';
       this.#emit('refuse', {
         source,
         consumer: `${reservation.consumer.name}#${reservation.consumer.id}`,
         requested: bytes,
-        enforced: this.mode === 'enforce',
+        enforced,
+        // What was only observed is booked by now.
+        wouldPassAt: enforced ? measured + bytes : measured,
       });
     }
   }
@@ -356,6 +533,12 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
   #reclaimed(report: ReclaimReport): void {
     this.#counters.reclaims[report.kind] += 1;
     this.#emit('reclaim', report);
+    if (report.kind === 'cache' && report.error !== undefined) {
+      this.#warn({
+        code: 'ERR_OOM_GUARD_CALLBACK',
+        message: `A cache could not be emptied: ${describeErrors(report.error)}`,
+      });
+    }
   }
 
   #warn(warning: GuardWarning): void {
@@ -367,8 +550,20 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
     }
   }
 
+  #heard(event: keyof GuardEvents): boolean {
+    return this.listenerCount(event) > 0 || hasSubscribers(event);
+  }
+
   /** A listener that throws must not leave a pool or a reclaim half done: it throws on its own. */
   #emit<K extends keyof GuardEvents>(event: K, argument: GuardEvents[K][0]): void {
+    if (!this.#heard(event)) {
+      return;
+    }
+    const suppressed = this.#rate(event).take();
+    if (suppressed === undefined) {
+      return;
+    }
+    publish(event, { ...argument, guard: this, suppressed });
     try {
       (this as EventEmitter).emit(event, argument);
     } catch (error) {
@@ -377,6 +572,19 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
       });
     }
   }
+
+  #rate(event: string): RateLimit {
+    let rate = this.#rates.get(event);
+    if (rate === undefined) {
+      rate = new RateLimit(this.#clock);
+      this.#rates.set(event, rate);
+    }
+    return rate;
+  }
+}
+
+function describeErrors(error: unknown): string {
+  return error instanceof AggregateError ? error.errors.map(String).join('; ') : String(error);
 }
 
 /**

@@ -8,23 +8,28 @@ const INTERVAL_MS = 60_000;
  * enforced on RSS: it stays high after memory was freed.
  */
 export class RssAdvisory {
-  readonly #limit: number;
+  readonly #explain: (() => string) | undefined;
   #lastAt = Number.NEGATIVE_INFINITY;
 
-  constructor(limit: number) {
-    this.#limit = limit;
+  /** @param explain what most of resident memory is beside usage; milliseconds, asked when it is due */
+  constructor(explain: (() => string) | undefined) {
+    this.#explain = explain;
   }
 
   /** The advisory that is due, if one is. Bytes, and milliseconds of a monotonic clock. */
-  sample(rss: number, usage: number, now: number): GuardAdvisory | undefined {
-    const limit = this.#limit;
+  sample(
+    { rss, usage, limit }: { rss: number; usage: number; limit: number },
+    now: number,
+  ): GuardAdvisory | undefined {
     if (rss <= limit || usage > limit || now - this.#lastAt < INTERVAL_MS) {
       return undefined;
     }
     this.#lastAt = now;
+    const rest =
+      this.#explain?.() ?? 'the rest was freed and is kept by allocators, or is not counted';
     const message =
       `RSS of ${formatSize(rss)} is over the limit of ${formatSize(limit)} while usage is ` +
-      `${formatSize(usage)}: the rest was freed and is kept by allocators, or is not counted`;
+      `${formatSize(usage)}: ${rest}`;
     return { rss, usage, limit, message };
   }
 }

@@ -76,7 +76,12 @@ export class ContainerHeadroom {
   }
 }
 
-function marginOf(margin: Size | undefined, limit: number): number {
+/**
+ * What is kept free under a container's limit, bytes: what was asked for, or 10 %, 16 to 256 MiB.
+ *
+ * @throws ArgumentTypeError or ArgumentRangeError `ERR_OOM_GUARD_INVALID_SIZE`
+ */
+export function marginOf(margin: Size | undefined, limit: number): number {
   if (margin === undefined) {
     const share = Math.floor(limit * DEFAULT_MARGIN_RATIO);
     // Half is left even in the smallest container.

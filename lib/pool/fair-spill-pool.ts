@@ -18,8 +18,8 @@ import type { MemoryReservation } from './memory-reservation';
  */
 export class FairSpillPool extends MemoryPool {
   override readonly name = 'fair';
-  override readonly memoryLimit: MemoryLimit;
-  readonly #limit: number;
+  #memoryLimit: MemoryLimit;
+  #limit: number;
   #spillable = 0;
   #unspillable = 0;
   #spillableConsumers = 0;
@@ -31,7 +31,21 @@ export class FairSpillPool extends MemoryPool {
   constructor(limit: Size, options?: MemoryPoolOptions) {
     super(options);
     this.#limit = parseSize(limit, { name: 'limit' });
-    this.memoryLimit = { kind: 'finite', bytes: this.#limit };
+    this.#memoryLimit = { kind: 'finite', bytes: this.#limit };
+  }
+
+  override get memoryLimit(): MemoryLimit {
+    return this.#memoryLimit;
+  }
+
+  /**
+   * Moves the limit, bytes. What was granted stays.
+   *
+   * @throws ArgumentTypeError or ArgumentRangeError `ERR_OOM_GUARD_INVALID_SIZE`
+   */
+  setLimit(bytes: number): void {
+    this.#limit = parseSize(bytes, { name: 'limit' });
+    this.#memoryLimit = { kind: 'finite', bytes: this.#limit };
   }
 
   override get reserved(): number {

@@ -2,7 +2,7 @@ import v8 from 'node:v8';
 import type { HeapReading } from '../counting/readings';
 import { countingBinding } from '../counting/start';
 import type { NativeBinding } from '../native';
-import { checkPositive } from './bytes';
+import { checkPositive } from '../numbers';
 import type { MemoryPool } from './memory-pool';
 import { GRANT_STEPS } from './pending-grants';
 import type { BookingVerdict, LedgerLimits, UsageLedger } from './usage-ledger';

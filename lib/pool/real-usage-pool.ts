@@ -1,8 +1,8 @@
 import { processReadings } from '../counting/live';
 import type { HeapReading, Readings } from '../counting/readings';
 import type { RefusalSource } from '../errors';
+import { checkPositive } from '../numbers';
 import { parseSize, type Size } from '../sizes';
-import { checkPositive } from './bytes';
 import { ContainerHeadroom } from './container-headroom';
 import type { GrowRequest, GrowVerdict } from './grow-request';
 import { LocalLedger } from './local-ledger';
@@ -79,7 +79,7 @@ export interface RealUsagePoolOptions extends MemoryPoolOptions {
  */
 export class RealUsagePool extends MemoryPoolDecorator {
   override readonly name = 'real_usage';
-  readonly #limit: number;
+  #limit: number;
   readonly #readings: Readings;
   readonly #reclaimer: Reclaimer | undefined;
   readonly #heapRatio: number;
@@ -132,6 +132,16 @@ export class RealUsagePool extends MemoryPoolDecorator {
   /** What usage is held to, bytes. */
   get limit(): number {
     return this.#limit;
+  }
+
+  /**
+   * Moves what usage is held to, bytes. What was granted stays.
+   *
+   * @throws ArgumentTypeError or ArgumentRangeError `ERR_OOM_GUARD_INVALID_SIZE`
+   */
+  setLimit(bytes: number): void {
+    this.#limit = parseSize(bytes, { name: 'limit' });
+    this.#limits.usage = this.#limit;
   }
 
   /** Bytes granted that are not yet counted as allocated, whoever in the process got them. */

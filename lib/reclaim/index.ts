@@ -1,3 +1,3 @@
 export { collectGarbage, collectYoungGarbage } from './garbage';
-export type { MemoryReclaimerOptions, ReclaimReport } from './memory-reclaimer';
+export type { CacheReclaim, MemoryReclaimerOptions, ReclaimReport } from './memory-reclaimer';
 export { MemoryReclaimer } from './memory-reclaimer';

@@ -11,7 +11,7 @@ const GROWTH_MIN = 8 * 2 ** 20;
 
 /** What one reclaim did. Sizes in bytes, as measured just before and after it. */
 export interface ReclaimReport {
-  readonly kind: 'slack' | 'garbage';
+  readonly kind: 'cache' | 'slack' | 'garbage';
   /** Nothing was done because the last run is too recent. */
   readonly suppressed: boolean;
   readonly liveBefore: number;
@@ -24,6 +24,9 @@ export interface ReclaimReport {
   /** What it failed with; a reclaim that fails has simply given nothing back. */
   readonly error: unknown;
 }
+
+/** Empties a cache, or some of it. What it does with its values may be asynchronous. */
+export type CacheReclaim = () => unknown;
 
 /** Options of {@link MemoryReclaimer}. */
 export interface MemoryReclaimerOptions {
@@ -47,9 +50,10 @@ export interface MemoryReclaimerOptions {
 }
 
 /**
- * Gives back memory that nobody uses: slack to the kernel, garbage to the allocators. Each at most
- * once in an interval (garbage sooner when enough has been allocated since), by one at a time, shared by all who ask while it runs, and measured. Never
- * rejects: what went wrong is in the report.
+ * Gives back memory that nobody uses: slack to the kernel, garbage to the allocators, and with it what
+ * caches hold. Each at most once in an interval (garbage sooner when enough has been allocated since),
+ * by one at a time, shared by all who ask while it runs, and measured. Never rejects: what went wrong
+ * is in the report.
  */
 export class MemoryReclaimer implements Reclaimer {
   readonly #readings: Pick<Readings, 'live' | 'rss' | 'heap'>;
@@ -57,6 +61,7 @@ export class MemoryReclaimer implements Reclaimer {
   readonly #onReport: ((report: ReclaimReport) => void) | undefined;
   readonly #slack: LimitedRun<ReclaimReport>;
   readonly #garbage: LimitedRun<ReclaimReport>;
+  readonly #caches = new Set<CacheReclaim>();
   #liveAfterGarbage = 0;
   #heapAfterGarbage = 0;
 
@@ -80,19 +85,32 @@ export class MemoryReclaimer implements Reclaimer {
       intervalMs: options.garbageIntervalMs ?? DEFAULT_GARBAGE_INTERVAL_MS,
       clock,
       delay,
-      run: () =>
-        this.#measured('garbage', async () => {
+      run: async () => {
+        // Before the collection: what they let go may be garbage.
+        if (this.#caches.size > 0) await this.#measured('cache', () => this.#emptyCaches());
+        return this.#measured('garbage', async () => {
           gc();
           await setTurn();
           this.#liveAfterGarbage = this.#readings.live();
           this.#heapAfterGarbage = this.#readings.heap().used;
-        }),
+        });
+      },
       // Garbage can only be among what has come since, unless somebody let go of older things; for
       // those there is the interval. The size of the heap says nothing: a few bytes there can hold
       // any amount of native memory.
       worthWhile: (needed) => this.#grown() >= Math.max(needed, GROWTH_MIN),
       suppressed: () => this.#suppressed('garbage'),
     });
+  }
+
+  /** Has `empty` called before garbage is collected, until the function that is returned is called. */
+  addCache(empty: CacheReclaim): () => void {
+    // One of its own for every registration, so that one function can be registered twice.
+    const entry = () => empty();
+    this.#caches.add(entry);
+    return () => {
+      this.#caches.delete(entry);
+    };
   }
 
   /** Makes the allocators give what was freed back to the kernel. */
@@ -103,6 +121,14 @@ export class MemoryReclaimer implements Reclaimer {
   /** Collects this isolate's garbage, then lets finalizers run, which free native memory. */
   collectGarbage(options?: ReclaimOptions): Promise<ReclaimReport> {
     return this.#garbage.request(options);
+  }
+
+  async #emptyCaches(): Promise<void> {
+    const results = await Promise.allSettled([...this.#caches].map(async (empty) => empty()));
+    const errors = results.flatMap((result) =>
+      result.status === 'rejected' ? [result.reason as unknown] : [],
+    );
+    if (errors.length > 0) throw new AggregateError(errors, 'A cache could not be emptied');
   }
 
   #grown(): number {

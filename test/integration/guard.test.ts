@@ -41,7 +41,17 @@ test('a task that overcommits is failed between batches, another one finishes', 
   });
   expect(greedy.measured).toBeGreaterThan(LIMIT);
   expect(closed).toBe(1);
-  expect(trips).toEqual([{ task: 'greedy', usage: greedy.measured, limit: LIMIT, enforced: true }]);
+  expect(trips).toEqual([
+    {
+      task: 'greedy',
+      id: 1,
+      reserved: 360 * MiB,
+      source: 'usage',
+      usage: greedy.measured,
+      limit: LIMIT,
+      enforced: true,
+    },
+  ]);
   expect(modest).toEqual({ status: 'fulfilled', value: 120 * MiB });
   expect(stats).toMatchObject({ trips: 1, shed: 1, reserved: 0, tasks: 0 });
 });

@@ -120,6 +120,7 @@ async function govern(options: DuckDBGovernorOptions = {}): Promise<DuckDBGovern
   governor = await governDuckDB(database, guard, {
     floor: 100 * MIB,
     headroom: 20 * MIB,
+    ceiling: 450 * MIB,
     clock: p.clock,
     every: (_ms, fn) => {
       tickers.push(fn);
@@ -414,6 +415,7 @@ describe('runGuarded', () => {
     let now = 0;
     const error = await rejection(
       guardWithBreaker(() => now).run('query', async (task) => {
+        task.reserve('rows').overcommit(LIMIT / 2);
         const result = runGuarded(c, 'SELECT 1', { task });
         await turn();
         p.liveBytes = LIMIT + 1;

@@ -71,8 +71,8 @@ function warningsOf(guard: MemoryGuard): GuardWarning[] {
 
 describe('the limit', () => {
   it.each<[MemoryGuardOptions['limit'], number | undefined, number]>([
-    [undefined, 1000 * MIB, 700 * MIB],
-    ['auto', 1000 * MIB, 700 * MIB],
+    [undefined, 1000 * MIB, 900 * MIB],
+    ['auto', 1000 * MIB, 900 * MIB],
     ['50%', 1000 * MIB, 500 * MIB],
     ['50%', undefined, 8192 * MIB],
     ['50%', 2 ** 62, 8192 * MIB],
@@ -134,8 +134,9 @@ describe('the limit', () => {
   it('is explained', () => {
     p.setContainer(1000 * MIB, 0);
     expect(make({}).describe()).toBe(
-      "memory guard: enforces; limit auto = 700 MiB (70% of the container's limit of 1000 MiB); " +
-        'pool fair(used: 0 B, pool_size: 700 MiB)',
+      "memory guard: enforces; limit auto = 900 MiB (the container's limit of 1000 MiB - 0 B of other " +
+        'processes - 0 B that is not counted - 100 MiB margin); tasks are shed over 950 MiB; ' +
+        'pool fair(used: 0 B, pool_size: 900 MiB)',
     );
     expect(make({ limit: '50%' }).describe()).toContain('50% = 500 MiB');
   });
@@ -235,8 +236,26 @@ describe('a task', () => {
       p.now = 80;
       await guard.run('same', () => {
         expect(guard.tasks()).toEqual([
-          { id: outer.id, name: 'same', ageMs: 30, reserved: 10 },
-          { id: expect.any(Number), name: 'same', ageMs: 0, reserved: 0 },
+          {
+            id: outer.id,
+            name: 'same',
+            ageMs: 30,
+            reserved: 10,
+            attributed: 0,
+            peak: 10,
+            state: 'running',
+            parent: undefined,
+          },
+          {
+            id: expect.any(Number),
+            name: 'same',
+            ageMs: 0,
+            reserved: 0,
+            attributed: 0,
+            peak: 0,
+            state: 'running',
+            parent: outer.id,
+          },
         ]);
       });
     });
@@ -333,7 +352,17 @@ describe('the breaker', () => {
       reserved: 40,
       consumers: [{ name: 'greedy/rows', reserved: 40 }],
     });
-    expect(trips).toEqual([{ task: 'greedy', usage: 1001, limit: 1000, enforced: true }]);
+    expect(trips).toEqual([
+      {
+        task: 'greedy',
+        id: expect.any(Number),
+        reserved: 40,
+        source: 'usage',
+        usage: 1001,
+        limit: 1000,
+        enforced: true,
+      },
+    ]);
     expect(guard.stats()).toMatchObject({ trips: 1, shed: 1, reserved: 0, tasks: 0 });
     p.liveBytes = 1000;
     expect(await overLimit(guard, 'next')).toBe(5);
@@ -345,7 +374,17 @@ describe('the breaker', () => {
     guard.on('trip', (trip) => trips.push(trip));
     p.liveBytes = 1001;
     expect(await overLimit(guard, 'greedy')).toBe(5);
-    expect(trips).toEqual([{ task: 'greedy', usage: 1001, limit: 1000, enforced: false }]);
+    expect(trips).toEqual([
+      {
+        task: 'greedy',
+        id: expect.any(Number),
+        reserved: 40,
+        source: 'usage',
+        usage: 1001,
+        limit: 1000,
+        enforced: false,
+      },
+    ]);
     expect(guard.stats()).toMatchObject({ trips: 1, shed: 0 });
   });
 
@@ -356,7 +395,8 @@ describe('the breaker', () => {
       ['a', 'b'].map((name) =>
         guard.run(name, async (task) => {
           let seen = 0;
-          for await (const _ of task.batches([1, 2, 3, 4])) {
+          task.reserve('rows').overcommit(40);
+          for await (const _ of task.batches([1, 2, 3, 4, 5, 6, 7, 8])) {
             seen += 1;
             p.now += 30;
           }

@@ -86,6 +86,21 @@ export class DuckDBClaim {
     }
   }
 
+  /** Has others spill until there are `bytes` of room, and leaves them free. Never rejects. */
+  async makeRoom(bytes: number): Promise<void> {
+    if (this.#growing !== undefined) return;
+    const growing = this.#held.grow(bytes).then(
+      () => {
+        this.#held.shrink(bytes);
+        return true;
+      },
+      () => false,
+    );
+    this.#growing = growing;
+    await growing;
+    this.#growing = undefined;
+  }
+
   close(): void {
     this.#held.close();
     this.#excess?.close();

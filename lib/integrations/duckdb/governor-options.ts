@@ -1,7 +1,7 @@
 import os from 'node:os';
 import { ArgumentTypeError } from '../../errors';
 import type { MemoryGuard } from '../../guard';
-import { checkPositive } from '../../pool/bytes';
+import { checkPositive } from '../../numbers';
 import { parseSize, type Size } from '../../sizes';
 import type { DuckDBInstanceLike } from './types';
 
@@ -15,7 +15,11 @@ export interface DuckDBGovernorOptions {
    * 60 % of the guard's limit. (125 MB a thread is the least that DuckDB's own guide recommends.)
    */
   floor?: Size | undefined;
-  /** What `memory_limit` never rises over. Default 90 % of the guard's limit. */
+  /**
+   * What `memory_limit` never rises over. Default 75 % of the guard's limit: what a
+   * query has once taken it may not be able to give back, and beside it DuckDB holds memory that it
+   * does not count.
+   */
   ceiling?: Size | undefined;
   /** What is left free for others to take at once. Default 5 % of the guard's limit. */
   headroom?: Size | undefined;
@@ -51,7 +55,7 @@ export interface GovernorSettings {
 const MIB = 2 ** 20;
 const FLOOR_PER_THREAD = 125 * MIB;
 const FLOOR_SHARE = 0.6;
-const CEILING_SHARE = 0.9;
+const CEILING_SHARE = 0.75;
 const HEADROOM_SHARE = 0.05;
 const SLACK_SHARE = 0.25;
 const TICK_MS = 50;

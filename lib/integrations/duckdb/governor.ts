@@ -111,6 +111,11 @@ export class DuckDBGovernor {
     return this.#memoryLimit;
   }
 
+  /** What DuckDB held when it was last asked, divided among the queries of `runGuarded`, bytes. */
+  get perQuery(): number {
+    return this.#memory.used / Math.max(1, this.#running);
+  }
+
   /** Whether it was closed. */
   get closed(): boolean {
     return this.#closing !== undefined;
@@ -225,6 +230,8 @@ export class DuckDBGovernor {
         if (this.#active() && !this.#claim.claiming)
           void this.#claim.claim(floor, this.#memory.used);
         await this.#moveTo(this.#wanted(floor));
+        // What DuckDB cannot give back, the others have to.
+        if (this.#overLimit()) void this.#claim.makeRoom(this.#options.headroom);
         await this.#purge();
       }
       this.#errors = 0;
@@ -242,6 +249,11 @@ export class DuckDBGovernor {
       this.#activeAt = used;
       this.#activeUntil = this.#options.clock() + ACTIVE_MS;
     }
+  }
+
+  #overLimit(): boolean {
+    const { limit } = this.#guard;
+    return limit !== undefined && this.#guard.usage() > limit;
   }
 
   #wanted(floor: number): number {

@@ -1,4 +1,10 @@
-import { ArgumentTypeError, findResourcesExhausted, ResourcesExhaustedError } from '../../errors';
+import { liveBytes } from '../../counting';
+import {
+  ArgumentTypeError,
+  findResourcesExhausted,
+  ResourcesExhaustedError,
+  withCause,
+} from '../../errors';
 import type { GuardTask } from '../../guard';
 import { exhaustedBy, isOutOfMemory } from './errors';
 import type { DuckDBGovernor } from './governor';
@@ -51,26 +57,49 @@ export async function runGuarded<C extends DuckDBRunner>(
   options: RunGuardedOptions<C> = {},
 ): Promise<Awaited<ReturnType<C['run']>>> {
   check(connection, sql, options);
-  const { governor, signal, retry = false } = options;
+  const { governor, signal, task, retry = false } = options;
   signal?.throwIfAborted();
+  const disown = task?.attribute(heldBy(governor));
+  try {
+    return await runOnceOrTwice(connection, sql, options, retry ? governor : undefined);
+  } finally {
+    disown?.();
+  }
+}
+
+/** @param retrying runs it a second time when there was no room */
+async function runOnceOrTwice<C extends DuckDBRunner>(
+  connection: C,
+  sql: string,
+  options: RunGuardedOptions<C>,
+  retrying: DuckDBGovernor | undefined,
+): Promise<Awaited<ReturnType<C['run']>>> {
+  const { governor, signal } = options;
   await governor?.enter({ signal });
   try {
     return await attempt(connection, sql, options);
   } catch (error) {
-    if (!retry || governor === undefined || !isOutOfMemory(error)) throw explain(error, options);
-    governor.learn();
+    if (retrying === undefined || !isOutOfMemory(error)) throw explain(error, options);
+    retrying.learn();
   } finally {
     governor?.leave();
   }
   // It asks for more room now, and waits for that for a while.
-  await governor.enter({ signal, deadlineMs: RETRY_WAIT_MS });
+  await retrying.enter({ signal, deadlineMs: RETRY_WAIT_MS });
   try {
     return await attempt(connection, sql, options);
   } catch (error) {
     throw explain(error, options);
   } finally {
-    governor.leave();
+    retrying.leave();
   }
+}
+
+/** What a query holds: its part of the database's memory or, ungoverned, what has come since it began. */
+function heldBy(governor: DuckDBGovernor | undefined): () => number {
+  if (governor !== undefined) return () => governor.perQuery;
+  const before = liveBytes();
+  return () => Math.max(0, liveBytes() - before);
 }
 
 async function attempt<C extends DuckDBRunner>(
@@ -97,7 +126,7 @@ async function attempt<C extends DuckDBRunner>(
     if (stopped !== undefined) throw stopped.reason;
     return result;
   } catch (error) {
-    throw stopped === undefined ? error : withCause(stopped.reason, error);
+    throw stopped === undefined ? error : interrupted(stopped.reason, error);
   } finally {
     clearInterval(timer);
     signal?.removeEventListener('abort', aborted);
@@ -112,20 +141,9 @@ function lookAt(task: GuardTask | undefined, interrupt: (reason: unknown) => voi
   }
 }
 
-/** A shed task's error says what it was interrupted in, unless it has a cause already. */
-function withCause(reason: unknown, interrupted: unknown): unknown {
-  if (
-    reason instanceof ResourcesExhaustedError &&
-    reason.cause === undefined &&
-    reason !== interrupted
-  ) {
-    Object.defineProperty(reason, 'cause', {
-      value: interrupted,
-      configurable: true,
-      writable: true,
-    });
-  }
-  return reason;
+/** A shed task's error says what it was interrupted in; the reason of somebody's signal is his. */
+function interrupted(reason: unknown, error: unknown): unknown {
+  return reason instanceof ResourcesExhaustedError ? withCause(reason, error) : reason;
 }
 
 function explain(error: unknown, { governor, task }: RunGuardedOptions): unknown {
