@@ -93,6 +93,11 @@ export class MemoryBreaker {
     return this.#lastUsage;
   }
 
+  /** Whether usage was over the limit at the last check. */
+  get over(): boolean {
+    return this.#lastUsage > this.#limit;
+  }
+
   /** Whether usage was under the low-water mark at the last check. */
   get low(): boolean {
     return this.#lastUsage < this.#limit * this.#lowWater;

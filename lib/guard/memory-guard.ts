@@ -27,6 +27,7 @@ import { ledgerKey } from '../pool/process-ledger';
 import { type CacheReclaim, MemoryReclaimer, type ReclaimReport } from '../reclaim';
 import { parseSize } from '../sizes';
 import { hasSubscribers, publish, RateLimit, traceTask } from './channels';
+import { ContainerPressure } from './container-pressure';
 import type { GuardEvents, GuardWarning } from './events';
 import type { GuardLimits } from './guard-limits';
 import type { GuardDependencies, GuardMode, MemoryGuardOptions } from './guard-options';
@@ -330,6 +331,10 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
       usage: () => this.#readings.heap().used,
       clock: this.#clock,
     });
+    const container = new ContainerPressure(
+      () => this.#readings.container(),
+      options.containerMargin,
+    );
     const limit = this.#limits.bytes ?? 0;
     const { victimFloor = Math.floor(limit * DEFAULT_VICTIM_FLOOR_RATIO) } = options;
     return new Shedder({
@@ -343,6 +348,7 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
       victimFloor:
         victimFloor === 0 ? 0 : parseSize(victimFloor, { name: 'victimFloor', percentOf: limit }),
       settleMs,
+      urgent: (now) => container.urgent(now),
       tasks: () => this.#tasks.values(),
       reclaim: ({ usage, limit: over }) =>
         this.#reclaimer.collectGarbage({ needed: Math.max(0, usage - over) }),

@@ -21,6 +21,8 @@ export interface ShedderOptions {
   readonly victim: VictimPolicy;
   /** Tasks that have reserved less are spared by `'largest'`, bytes. */
   readonly victimFloor: number;
+  /** Whether the kernel is about to kill the process: then there is no time to wait and see. */
+  readonly urgent: (now: number) => boolean;
   /** For how long nothing is decided after a task was shed, ms: what it held has to go first. */
   readonly settleMs: number;
   readonly tasks: () => Iterable<GuardTask>;
@@ -78,7 +80,8 @@ export class Shedder {
   #look(now: number, task: GuardTask | undefined): void {
     this.#readAt = now;
     for (const { source, breaker } of this.#options.watched) {
-      const tripped = breaker.check();
+      const tripped =
+        breaker.check() || (breaker.over && source === 'usage' && this.#options.urgent(now));
       if (breaker.low) this.#endEpisode(source, breaker, now);
       // Nothing adds up while what was shed is still going.
       if (now < this.#settledAt) breaker.rearm();
@@ -101,10 +104,9 @@ export class Shedder {
   async #decide({ source, breaker }: WatchedLimit, task: GuardTask | undefined): Promise<void> {
     const before = { source, usage: breaker.lastUsage, limit: breaker.limit };
     await this.#options.reclaim(before);
-    const still = breaker.check();
-    const over = breaker.lastUsage > breaker.limit;
+    breaker.check();
     breaker.rearm();
-    if (!still || !over) return;
+    if (!breaker.over) return;
     const pressure = { source, usage: breaker.lastUsage, limit: breaker.limit };
     const { victim } = this.#options;
     if (victim === 'next') {
@@ -143,7 +145,7 @@ export class Shedder {
     const { breaker } = this.#options.watched.find(
       ({ source }) => source === pressure.source,
     ) as WatchedLimit;
-    if (breaker.lastUsage > breaker.limit) this.#shed(task, pressure);
+    if (breaker.over) this.#shed(task, pressure);
   }
 
   #shed(task: GuardTask, pressure: Pressure): void {

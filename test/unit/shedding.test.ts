@@ -297,6 +297,18 @@ describe('nobody is shed', () => {
     expect(second.task().shed).toBe(true);
   });
 
+  it('at once, unless the kernel is about to kill', async () => {
+    const guard = make();
+    const rows = hold(guard, 'rows', 500);
+    p.setContainer(1000 * MIB, 940 * MIB);
+    p.liveBytes = 1001;
+    await pass(50);
+    expect(rows.task().shed).toBe(false);
+    p.setContainer(1000 * MIB, 951 * MIB);
+    await pass(10);
+    expect([rows.task().shed, gcs]).toEqual([true, 1]);
+  });
+
   it('between the limit and the limit of the breaker, where a spill has its room', async () => {
     const guard = make({ breakerLimit: 1200 });
     expect([guard.limit, guard.breakerLimit]).toEqual([1000, 1200]);
