@@ -1,5 +1,5 @@
 import diagnosticsChannel from 'node:diagnostics_channel';
-import type { MemoryGuard } from './memory-guard';
+import type { GuardEmitter } from './guard-emitter';
 
 /** Events that are published on `node:diagnostics_channel`, as `oom-guard:<name>`. */
 export const PUBLISHED = ['refuse', 'trip', 'reclaim', 'recover'] as const;
@@ -7,7 +7,7 @@ export type PublishedEvent = (typeof PUBLISHED)[number];
 
 /** What a subscriber gets: the event's own fields, and these. */
 export interface PublishedMessage {
-  readonly guard: MemoryGuard;
+  readonly guard: GuardEmitter;
   /** How many of the same kind were left out since the last one. */
   readonly suppressed: number;
 }
@@ -65,7 +65,7 @@ export function publish(event: string, message: PublishedMessage): void {
 /** Runs a task, traced if anybody traces. */
 export function traceTask<T>(
   fn: () => Promise<T>,
-  context: { readonly guard: MemoryGuard; readonly id: number; readonly name: string },
+  context: { readonly guard: GuardEmitter; readonly id: number; readonly name: string },
 ): Promise<T> {
   return taskChannels.some((channel) => channel.hasSubscribers)
     ? (tasks.tracePromise(fn, context) as Promise<T>)

@@ -1,6 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { EventEmitter } from 'node:events';
-import { type BatchBreaker, MemoryBreaker } from '../breaker';
+import type { BatchBreaker, MemoryBreaker } from '../breaker';
 import type { Readings } from '../counting/readings';
 import {
   ArgumentTypeError,
@@ -10,42 +9,27 @@ import {
   StateError,
   withCause,
 } from '../errors';
-import { checkPositive } from '../numbers';
-import {
-  FairSpillPool,
-  type LeakReport,
-  type MemoryPool,
-  type MemoryReservation,
-  type PoolObserver,
-  RealUsagePool,
-  type SpillReport,
-  UnboundedMemoryPool,
-  type UsageLedger,
-} from '../pool';
+import type { LeakReport, MemoryPool, MemoryReservation, SpillReport, UsageLedger } from '../pool';
 import { warnOfLeak } from '../pool/leaks';
-import { ledgerKey } from '../pool/process-ledger';
 import { type CacheReclaim, MemoryReclaimer, type ReclaimReport } from '../reclaim';
-import { parseSize } from '../sizes';
-import { hasSubscribers, publish, RateLimit, traceTask } from './channels';
-import { ContainerPressure } from './container-pressure';
-import type { GuardEvents, GuardWarning } from './events';
+import { traceTask } from './channels';
+import type { GuardWarning } from './events';
+import { GuardEmitter } from './guard-emitter';
 import type { GuardLimits } from './guard-limits';
 import type { GuardDependencies, GuardMode, MemoryGuardOptions } from './guard-options';
+import { type GuardPool, makeGuardPool, shareKey } from './guard-pool';
+import { makeShedder } from './guard-shedder';
 import { GuardCounters, type GuardStats } from './guard-stats';
 import { GuardTask, type TaskContext, type TaskSummary } from './guard-task';
-import { ObservingPool } from './observing-pool';
 import { RssAdvisory } from './rss-advisory';
-import { Shedder } from './shedder';
-import { checkVictim, type Pressure } from './victim';
+import type { Shedder } from './shedder';
+import type { Pressure } from './victim';
 
 const SAMPLE_MS = 1000;
 /** While tasks run: a build that yields no batch is to be seen as well. */
 const WATCH_MS = 10;
 const REFRESH_LIMIT_MS = 250;
 const DEFAULT_PENDING_MS = 1000;
-const DEFAULT_SETTLE_MS = 500;
-const DEFAULT_HEAP_BREAKER_RATIO = 0.9;
-const DEFAULT_VICTIM_FLOOR_RATIO = 0.01;
 
 const running = new AsyncLocalStorage<GuardTask>();
 
@@ -60,7 +44,7 @@ export interface GuardSetup {
  * Runs tasks under one memory limit: wires readings, pool, breaker and reclaim together. Made by
  * `createMemoryGuard`.
  */
-export class MemoryGuard extends EventEmitter<GuardEvents> {
+export class MemoryGuard extends GuardEmitter {
   /** `track`: nothing is enforced, because there is no limit. */
   readonly mode: GuardMode;
   /** What its tasks reserve from. */
@@ -74,22 +58,19 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
   readonly #usageBreaker: MemoryBreaker;
   readonly #advisory: RssAdvisory | undefined;
   readonly #counters = new GuardCounters();
-  readonly #rates = new Map<string, RateLimit>();
   readonly #tasks = new Map<number, GuardTask>();
   readonly #context: TaskContext;
   readonly #ledger: UsageLedger | undefined;
+  readonly #guardPool: GuardPool;
   readonly #stops: (() => void)[] = [];
   #watchedPeak: () => number = () => 0;
   #stopWatching: (() => void) | undefined;
   #refreshedAt = Number.NEGATIVE_INFINITY;
-  /** Where the limit of the pool is moved. */
-  #followLimit: (bytes: number) => void = () => undefined;
-  #real: RealUsagePool | undefined;
   #closed = false;
 
   /** Use `createMemoryGuard`. */
   constructor(setup: GuardSetup, options: MemoryGuardOptions, dependencies: GuardDependencies) {
-    super();
+    super(dependencies.clock);
     this.mode = setup.mode;
     this.#clock = dependencies.clock;
     this.#every = dependencies.every;
@@ -108,15 +89,42 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
       key: shareKey(options, setup.mode),
       pendingMs: options.pendingMs ?? DEFAULT_PENDING_MS,
     });
-    this.pool = this.#makePool(setup.limits.bytes, options, dependencies);
-    // Made even where there is no limit, so that a wrong option is found on every machine.
-    this.#usageBreaker = new MemoryBreaker({
-      ...options.breaker,
-      limit: setup.limits.breaker ?? Number.MAX_SAFE_INTEGER,
-      usage: () => this.#readings.usage(),
-      clock: dependencies.clock,
+    this.#guardPool = makeGuardPool({
+      mode: setup.mode,
+      limit: setup.limits.bytes,
+      options,
+      readings: this.#readings,
+      reclaimer: this.#reclaimer,
+      ledger: this.#ledger,
+      dependencies,
+      observer: {
+        refused: (source, reservation, bytes) => this.#refused(source, reservation, bytes),
+        spilled: (report) => this.#spilled(report),
+        leaked: (report) => this.#leaked(report),
+      },
     });
-    const shedder = this.#makeShedder(options);
+    this.pool = this.#guardPool.pool;
+    // Made even where there is no limit, so that a wrong option is found on every machine.
+    const { shedder, breaker } = makeShedder(options, setup.limits, this.#readings, {
+      clock: this.#clock,
+      enforces: this.mode === 'enforce',
+      tasks: () => this.#tasks.values(),
+      reclaim: ({ usage, limit }) =>
+        this.#reclaimer.collectGarbage({ needed: Math.max(0, usage - limit) }),
+      shed: (task, pressure) => this.#shed(task, pressure),
+      onTrip: (task, pressure) => this.#tripped(task, pressure),
+      onNoVictim: (pressure) => {
+        this.#counters.noVictim += 1;
+        this.tell('noVictim', pressure);
+      },
+      onRecover: (pressure, ms) => this.tell('recover', { ...pressure, ms }),
+      onVictimError: (error) =>
+        this.warn({
+          code: 'ERR_OOM_GUARD_CALLBACK',
+          message: `The victim function has thrown, the largest task goes: ${String(error)}`,
+        }),
+    });
+    this.#usageBreaker = breaker;
     this.#shedder = setup.limits.bytes === undefined ? undefined : shedder;
     this.#context = {
       pool: this.pool,
@@ -143,7 +151,7 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
    * counts, and what was granted and is not allocated yet.
    */
   usage(): number {
-    return this.#readings.usage() + (this.#real?.pending ?? 0);
+    return this.#readings.usage() + (this.#guardPool.real?.pending ?? 0);
   }
 
   /** What this process holds of the kernel's memory beyond what is in use, bytes; at least 0. */
@@ -282,7 +290,7 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
       this.#stops.push(
         dependencies.later(() => {
           for (const warning of warnings) {
-            this.#warn(warning);
+            this.warn(warning);
           }
         }),
       );
@@ -315,58 +323,6 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
     };
   }
 
-  #makeShedder(options: MemoryGuardOptions): Shedder {
-    const { victim = 'largest', settleMs = DEFAULT_SETTLE_MS } = options;
-    checkVictim(victim);
-    if (settleMs !== 0) checkPositive('settleMs', settleMs);
-    const ratio = checkPositive(
-      'heapBreakerRatio',
-      options.heapBreakerRatio ?? DEFAULT_HEAP_BREAKER_RATIO,
-      1,
-    );
-    const { limit: heapLimit } = this.#readings.heap();
-    const heapBreaker = new MemoryBreaker({
-      ...options.breaker,
-      limit: Math.max(1, Math.floor(heapLimit * ratio)),
-      usage: () => this.#readings.heap().used,
-      clock: this.#clock,
-    });
-    const container = new ContainerPressure(
-      () => this.#readings.container(),
-      options.containerMargin,
-    );
-    const limit = this.#limits.bytes ?? 0;
-    const { victimFloor = Math.floor(limit * DEFAULT_VICTIM_FLOOR_RATIO) } = options;
-    return new Shedder({
-      watched: [
-        { source: 'usage', breaker: this.#usageBreaker },
-        { source: 'heap', breaker: heapBreaker },
-      ],
-      clock: this.#clock,
-      enforces: this.mode === 'enforce',
-      victim,
-      victimFloor:
-        victimFloor === 0 ? 0 : parseSize(victimFloor, { name: 'victimFloor', percentOf: limit }),
-      settleMs,
-      urgent: (now) => container.urgent(now),
-      tasks: () => this.#tasks.values(),
-      reclaim: ({ usage, limit: over }) =>
-        this.#reclaimer.collectGarbage({ needed: Math.max(0, usage - over) }),
-      shed: (task, pressure) => this.#shed(task, pressure),
-      onTrip: (task, pressure) => this.#tripped(task, pressure),
-      onNoVictim: (pressure) => {
-        this.#counters.noVictim += 1;
-        this.#emit('noVictim', pressure);
-      },
-      onRecover: (pressure, ms) => this.#emit('recover', { ...pressure, ms }),
-      onVictimError: (error) =>
-        this.#warn({
-          code: 'ERR_OOM_GUARD_CALLBACK',
-          message: `The victim function has thrown, the largest task goes: ${String(error)}`,
-        }),
-    });
-  }
-
   #shed(task: GuardTask, { source, usage, limit }: Pressure): void {
     this.#counters.shed += 1;
     task.fail(
@@ -388,7 +344,7 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
   #tripped({ id, name, reserved }: TaskSummary, { source, usage, limit }: Pressure): void {
     this.#counters.trips += 1;
     const enforced = this.mode === 'enforce';
-    this.#emit('trip', { task: name, id, reserved, source, usage, limit, enforced });
+    this.tell('trip', { task: name, id, reserved, source, usage, limit, enforced });
   }
 
   #watchTasks(): void {
@@ -419,51 +375,9 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
     this.#refreshedAt = now;
     if (this.#limits.refresh()) {
       const { bytes, breaker } = this.#limits;
-      if (bytes !== undefined) this.#followLimit(bytes);
+      if (bytes !== undefined) this.#guardPool.setLimit(bytes);
       if (breaker !== undefined) this.#usageBreaker.limit = breaker;
     }
-  }
-
-  #makePool(
-    limit: number | undefined,
-    options: MemoryGuardOptions,
-    dependencies: GuardDependencies,
-  ): MemoryPool {
-    const observer: PoolObserver = {
-      refused: (source, reservation, bytes) => this.#refused(source, reservation, bytes),
-      spilled: (report) => this.#spilled(report),
-      leaked: (report) => this.#leaked(report),
-    };
-    const clock = this.#clock;
-    const fair =
-      limit === undefined || options.pool !== undefined
-        ? undefined
-        : new FairSpillPool(limit, { clock });
-    const declared = options.pool ?? fair ?? new UnboundedMemoryPool({ clock, observer });
-    const real = new RealUsagePool(declared, {
-      limit: limit ?? Number.MAX_SAFE_INTEGER,
-      readings: this.#readings,
-      reclaimer: this.#reclaimer,
-      heapRatio: options.heapRatio,
-      containerMargin: options.containerMargin,
-      containerCheck: options.containerCheck,
-      pendingMs: options.pendingMs,
-      unspillableReserve: options.unspillableReserve,
-      spillExemption: options.spillExemption,
-      ledger: this.#ledger,
-      delay: dependencies.delay,
-      clock,
-      observer,
-    });
-    if (limit === undefined) {
-      return declared;
-    }
-    this.#real = real;
-    this.#followLimit = (bytes) => {
-      real.setLimit(bytes);
-      fair?.setLimit(bytes);
-    };
-    return this.mode === 'observe' ? new ObservingPool(real) : real;
   }
 
   #watchingPeaks(readings: Readings): Readings {
@@ -494,7 +408,7 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
         ? undefined
         : this.#advisory?.sample({ rss: total, usage, limit: bytes }, this.#clock());
     if (due !== undefined) {
-      this.#emit('advisory', due);
+      this.tell('advisory', due);
     }
     // While tasks run somebody else does.
     if (this.#tasks.size === 0) {
@@ -505,10 +419,10 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
   #refused(source: RefusalSource, reservation: MemoryReservation, bytes: number): void {
     this.#counters.refusals[source] += 1;
     // A refusal by tryGrow may be one of millions: no event without a listener.
-    if (this.#heard('refuse')) {
-      const { measured } = (this.#real ?? this.pool).refusalFigures(source, reservation);
+    if (this.heard('refuse')) {
+      const { measured } = (this.#guardPool.real ?? this.pool).refusalFigures(source, reservation);
       const enforced = this.mode === 'enforce';
-      this.#emit('refuse', {
+      this.tell('refuse', {
         source,
         consumer: `${reservation.consumer.name}#${reservation.consumer.id}`,
         requested: bytes,
@@ -530,7 +444,7 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
 
   #leaked(report: LeakReport): void {
     if (this.listenerCount('leak') > 0) {
-      this.#emit('leak', report);
+      this.tell('leak', report);
     } else {
       warnOfLeak(report);
     }
@@ -538,71 +452,16 @@ export class MemoryGuard extends EventEmitter<GuardEvents> {
 
   #reclaimed(report: ReclaimReport): void {
     this.#counters.reclaims[report.kind] += 1;
-    this.#emit('reclaim', report);
+    this.tell('reclaim', report);
     if (report.kind === 'cache' && report.error !== undefined) {
-      this.#warn({
+      this.warn({
         code: 'ERR_OOM_GUARD_CALLBACK',
         message: `A cache could not be emptied: ${describeErrors(report.error)}`,
       });
     }
   }
-
-  #warn(warning: GuardWarning): void {
-    if (this.listenerCount('warning') > 0) {
-      this.#emit('warning', warning);
-    } else if (warning.code !== 'ERR_OOM_GUARD_TRACK_ONLY') {
-      // Outside a container tracking only is what everybody has; that is not worth a line each.
-      process.emitWarning(warning.message, { type: 'OomGuardWarning', code: warning.code });
-    }
-  }
-
-  #heard(event: keyof GuardEvents): boolean {
-    return this.listenerCount(event) > 0 || hasSubscribers(event);
-  }
-
-  /** A listener that throws must not leave a pool or a reclaim half done: it throws on its own. */
-  #emit<K extends keyof GuardEvents>(event: K, argument: GuardEvents[K][0]): void {
-    if (!this.#heard(event)) {
-      return;
-    }
-    const suppressed = this.#rate(event).take();
-    if (suppressed === undefined) {
-      return;
-    }
-    publish(event, { ...argument, guard: this, suppressed });
-    try {
-      (this as EventEmitter).emit(event, argument);
-    } catch (error) {
-      process.nextTick(() => {
-        throw error;
-      });
-    }
-  }
-
-  #rate(event: string): RateLimit {
-    let rate = this.#rates.get(event);
-    if (rate === undefined) {
-      rate = new RateLimit(this.#clock);
-      this.#rates.set(event, rate);
-    }
-    return rate;
-  }
 }
 
 function describeErrors(error: unknown): string {
   return error instanceof AggregateError ? error.errors.map(String).join('; ') : String(error);
-}
-
-/**
- * Guards that were given no pool of their own share what they have reserved; those that were, with
- * the guards of other isolates that were given one of the same kind and limit. What is only observed
- * takes nothing from what is enforced.
- */
-function shareKey({ share, pool }: MemoryGuardOptions, mode: GuardMode): string {
-  const prefix = mode === 'enforce' ? '' : `${mode}/`;
-  if (share !== undefined) {
-    return `${prefix}named/${share}`;
-  }
-  // One that is none is refused when it is used.
-  return `${prefix}${typeof pool?.requestGrow === 'function' ? ledgerKey(pool) : 'default'}`;
 }
