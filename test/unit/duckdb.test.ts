@@ -288,6 +288,51 @@ describe('the governor', () => {
     await governor?.tick();
   });
 
+  it('may be closed while others are asked to yield', async () => {
+    await bound();
+    let finish: () => void = () => undefined;
+    const cache: MemoryReservation = new MemoryConsumer('cache', {
+      spill: () =>
+        new Promise<void>((resolve) => {
+          finish = () => {
+            p.liveBytes = 0;
+            cache.free();
+            resolve();
+          };
+        }),
+    }).register(guard.pool);
+    await cache.grow(450 * MIB, { alreadyAllocated: 450 * MIB });
+    p.liveBytes = 520 * MIB;
+    database.use(10 * MIB);
+    await governor?.tick();
+    const entering = governor?.enter();
+    await governor?.close();
+    finish();
+    await entering;
+    expect(guard.pool.reserved).toBe(0);
+    cache.close();
+  });
+
+  it('makes others spill when usage is over the limit and DuckDB cannot go lower', async () => {
+    const { tick } = await bound();
+    const cache: MemoryReservation = new MemoryConsumer('cache', {
+      spill: (bytes) => {
+        p.liveBytes -= bytes;
+        cache.shrink(bytes);
+      },
+    }).register(guard.pool);
+    await cache.grow(200 * MIB, { alreadyAllocated: 200 * MIB });
+    p.liveBytes = 200 * MIB;
+    database.use(310 * MIB);
+    database.pinned = 310 * MIB;
+    await tick();
+    await tick();
+    expect(guard.usage()).toBeLessThanOrEqual(LIMIT);
+    expect(cache.size).toBeLessThan(200 * MIB);
+    expect(database.used).toBe(310 * MIB);
+    cache.close();
+  });
+
   it('gives up on a database that only answers with errors', async () => {
     const { stats, tick } = await bound();
     database.failWith = 'Connection Error: gone';

@@ -78,7 +78,7 @@ export class DuckDBClaim {
       const granted = await this.#growing;
       // It counts as reserved, not as a grant that is about to be allocated: the limit, which follows
       // those, would fall because of it.
-      if (granted) this.#held.allocated(missing - existing);
+      if (granted && !this.#held.closed) this.#held.allocated(missing - existing);
       return granted;
     } finally {
       this.#growing = undefined;
@@ -91,7 +91,8 @@ export class DuckDBClaim {
     if (this.#growing !== undefined) return;
     const growing = this.#held.grow(bytes).then(
       () => {
-        this.#held.shrink(bytes);
+        // It may have been closed meanwhile, or booked anew.
+        if (!this.#held.closed) this.#held.shrink(Math.min(bytes, this.#held.size));
         return true;
       },
       () => false,

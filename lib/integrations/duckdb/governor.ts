@@ -227,8 +227,9 @@ export class DuckDBGovernor {
       const busy = this.#running > 0 || this.#active();
       this.#claim.book(this.#memory.used, floor, busy ? floor : 0);
       if (this.#enforces) {
-        if (this.#active() && !this.#claim.claiming)
+        if (this.#active() && !this.#claim.claiming) {
           void this.#claim.claim(floor, this.#memory.used);
+        }
         await this.#moveTo(this.#wanted(floor));
         // What DuckDB cannot give back, the others have to.
         if (this.#overLimit()) void this.#claim.makeRoom(this.#options.headroom);
