@@ -9,6 +9,7 @@
       "native/allocators/registry.cc",
       "native/allocators/residency.cc",
       "native/allocators/statistics.cc",
+      "native/allocators/uncounted_loads.cc",
       "native/callsites/elf_image.cc",
       "native/callsites/image_table.cc",
       "native/callsites/map_wrappers.cc",
@@ -23,8 +24,10 @@
       "native/engine/engine.cc",
       "native/watch/heaps.cc",
       "native/os/linux.cc",
+      "native/os/linux_mappings.cc",
       "native/watch/rescanner.cc",
       "native/watch/reservations.cc",
+      "native/watch/sampler.cc",
       "native/watch/watchdog.cc"
     ]
   },

@@ -23,6 +23,7 @@ function duckdb(choice, rounds) {
 }
 
 export default ([seconds = '60']) => {
+  const rounds = Math.max(6, Math.round(Number(seconds) / 6));
   const nodeArgs = ['--expose-gc'];
   return {
     pair: {
@@ -40,6 +41,6 @@ export default ([seconds = '60']) => {
         nodeArgs,
       }),
     },
-    duckdb: [duckdb('hooks', 6), duckdb('callsites', 6)],
+    duckdb: [duckdb('hooks', rounds), duckdb('callsites', rounds)],
   };
 };

@@ -67,8 +67,10 @@ export interface NativeBinding {
   start(patch: boolean, jemalloc: number): void;
   /** Whether this process counts. */
   started(): boolean;
-  /** Looks for images loaded since the last time. */
+  /** Looks for images loaded since the last time; waits for loads that are going on. */
   rescan(): void;
+  /** The same for who is about to read: never waits long for somebody else's load. */
+  catchUp(): void;
   /** Live bytes, not clamped: below zero when more was freed than was seen allocated. */
   live(): number;
   /** Publishes the caller's used heap; returns live bytes plus every published heap. */
@@ -78,6 +80,20 @@ export interface NativeBinding {
   allocators(): NativeAllocator[];
   /** What an allocator's own statistics say is in use; takes its locks. */
   inUse(allocator: number): number | undefined;
+  /**
+   * Bytes allocated between two samples of an allocator's heap profiler; `undefined` when none is on.
+   */
+  profiles(allocator: number): number | undefined;
+  /** What is not counted and has no allocator or image to say it of. */
+  gaps(): { what: string; reason: string }[];
+  /**
+   * Process-wide: a module allocated so many bytes while it was loaded, before its slots were written.
+   */
+  uncountedAdd(path: string, bytes: number): void;
+  /** Over all loads of all isolates. */
+  uncountedTotal(): number;
+  /** Those worth mentioning, in order of loading. */
+  uncountedLoads(): { path: string; bytes: number }[];
   /**
    * What the jemalloc whose functions begin with `prefix` says of itself, bytes; `image` is the path
    * of the image that has it. Takes its locks.

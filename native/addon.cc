@@ -113,6 +113,10 @@ void Rescan(const Napi::CallbackInfo& info) {
   engine_of(info).rescan();
 }
 
+void CatchUp(const Napi::CallbackInfo& info) {
+  engine_of(info).catch_up();
+}
+
 Napi::Value Live(const Napi::CallbackInfo& info) {
   auto* environment = info.Env().GetInstanceData<Environment>();
   const int64_t live = environment->engine->live_lately(&environment->live_cache);
@@ -171,6 +175,67 @@ Napi::Value InUse(const Napi::CallbackInfo& info) {
   return Napi::Number::New(info.Env(), static_cast<double>(bytes));
 }
 
+// How many bytes are allocated between two samples of an allocator's heap profiler; undefined when
+// none is on.
+Napi::Value Profiles(const Napi::CallbackInfo& info) {
+  uint64_t bytes = 0;
+  if (!engine_of(info).profiles(static_cast<uint32_t>(bytes_at(info, 0)), &bytes)) {
+    return info.Env().Undefined();
+  }
+  return Napi::Number::New(info.Env(), static_cast<double>(bytes));
+}
+
+// Lists objects under construction: what a visitor of the engine is given.
+struct Listing {
+  Napi::Env env;
+  Napi::Array list;
+  uint32_t size;
+
+  explicit Listing(Napi::Env of) : env(of), list(Napi::Array::New(of)), size(0) {}
+  Napi::Object add() {
+    Napi::Object object = Napi::Object::New(env);
+    list[size++] = object;
+    return object;
+  }
+};
+
+// What is not counted and has no allocator or image to say it of.
+Napi::Value Gaps(const Napi::CallbackInfo& info) {
+  Listing gaps(info.Env());
+  engine_of(info).each_gap(
+      [](void* opaque, const char* what, const char* reason) {
+        auto* to = static_cast<Listing*>(opaque);
+        Napi::Object gap = to->add();
+        gap["what"] = Napi::String::New(to->env, what);
+        gap["reason"] = Napi::String::New(to->env, reason);
+      },
+      &gaps);
+  return gaps.list;
+}
+
+// (path, bytes): what a module allocated while it was loaded, before its slots were written.
+void UncountedAdd(const Napi::CallbackInfo& info) {
+  std::string path = info[0].ToString();
+  engine_of(info).uncounted_add(path.c_str(), static_cast<int64_t>(number_at(info, 1)));
+}
+
+Napi::Value UncountedTotal(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), static_cast<double>(engine_of(info).uncounted_total()));
+}
+
+Napi::Value UncountedLoads(const Napi::CallbackInfo& info) {
+  Listing loads(info.Env());
+  engine_of(info).uncounted_each(
+      [](void* opaque, const char* path, int64_t bytes) {
+        auto* to = static_cast<Listing*>(opaque);
+        Napi::Object load = to->add();
+        load["path"] = Napi::String::New(to->env, path);
+        load["bytes"] = Napi::Number::New(to->env, static_cast<double>(bytes));
+      },
+      &loads);
+  return loads.list;
+}
+
 // (path of an image, prefix of its jemalloc's functions): that jemalloc's own statistics.
 Napi::Value JemallocStatistics(const Napi::CallbackInfo& info) {
   Napi::Env env = info.Env();
@@ -205,15 +270,11 @@ Napi::Value Generation(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value Images(const Napi::CallbackInfo& info) {
-  struct Visit {
-    Napi::Env env;
-    Napi::Array list;
-    uint32_t size;
-  } visit = {info.Env(), Napi::Array::New(info.Env()), 0};
+  Listing images(info.Env());
   engine_of(info).each_image(
       [](void* opaque, const EngineImage& image) {
-        auto* to = static_cast<Visit*>(opaque);
-        Napi::Object object = Napi::Object::New(to->env);
+        auto* to = static_cast<Listing*>(opaque);
+        Napi::Object object = to->add();
         object["path"] = Napi::String::New(to->env, image.path);
         object["note"] = Napi::String::New(to->env, image.note);
         object["patched"] = Napi::Number::New(to->env, image.patched);
@@ -225,10 +286,9 @@ Napi::Value Images(const Napi::CallbackInfo& info) {
           skipped[i] = slot;
         }
         object["skipped"] = skipped;
-        to->list[to->size++] = object;
       },
-      &visit);
-  return visit.list;
+      &images);
+  return images.list;
 }
 
 // Fills a Float64Array of four with total, anon, file, shared; false when the OS does not tell.
@@ -528,11 +588,17 @@ Napi::Object Init(Napi::Env env, Napi::Object exports) {
   exports["start"] = Napi::Function::New<Start>(env, "start");
   exports["started"] = Napi::Function::New<Started>(env, "started");
   exports["rescan"] = Napi::Function::New<Rescan>(env, "rescan");
+  exports["catchUp"] = Napi::Function::New<CatchUp>(env, "catchUp");
   exports["live"] = Napi::Function::New<Live>(env, "live");
   exports["usage"] = Napi::Function::New<Usage>(env, "usage");
   exports["heapCount"] = Napi::Function::New<HeapCount>(env, "heapCount");
   exports["allocators"] = Napi::Function::New<Allocators>(env, "allocators");
   exports["inUse"] = Napi::Function::New<InUse>(env, "inUse");
+  exports["profiles"] = Napi::Function::New<Profiles>(env, "profiles");
+  exports["gaps"] = Napi::Function::New<Gaps>(env, "gaps");
+  exports["uncountedAdd"] = Napi::Function::New<UncountedAdd>(env, "uncountedAdd");
+  exports["uncountedTotal"] = Napi::Function::New<UncountedTotal>(env, "uncountedTotal");
+  exports["uncountedLoads"] = Napi::Function::New<UncountedLoads>(env, "uncountedLoads");
   exports["jemallocStatistics"] =
       Napi::Function::New<JemallocStatistics>(env, "jemallocStatistics");
   exports["shards"] = Napi::Function::New<Shards>(env, "shards");

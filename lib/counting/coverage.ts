@@ -2,7 +2,7 @@
 import path from 'node:path';
 import { formatSize } from '../format';
 import { loadNative, type Mechanism, type NativeBinding, type NativeImage } from '../native';
-import { type UncountedLoad, uncountedLoads } from './modules';
+import type { UncountedLoad } from './modules';
 
 /** One allocator and how it is counted. Sizes in bytes. */
 export interface AllocatorCoverage {
@@ -41,7 +41,10 @@ export interface Coverage {
   reason?: string;
   allocators: AllocatorCoverage[];
   images: ImageCoverage[];
-  /** What modules allocated while they were loaded, before their slots could be written. */
+  /**
+   * What modules allocated while JavaScript loaded them, before their slots could be written; in all
+   * isolates that count. An estimate: see {@link UncountedLoad}.
+   */
   uncountedLoads: readonly UncountedLoad[];
   notCovered: NotCovered[];
 }
@@ -62,7 +65,7 @@ export function readCoverage(): Coverage {
       notCovered: [{ what: 'native memory', reason: native.reason }],
     };
   }
-  native.binding.rescan();
+  native.binding.catchUp();
   const allocators = native.binding
     .allocators()
     .map(({ name, owner, mechanism, baseline, baselineKnown, live, note }) => ({
@@ -75,12 +78,18 @@ export function readCoverage(): Coverage {
       note,
     }));
   const { images, gaps } = readImages(native.binding);
+  const loads = native.binding.uncountedLoads();
   return {
     available: true,
     allocators,
     images,
-    uncountedLoads: uncountedLoads(),
-    notCovered: [...findAllocatorGaps(allocators), ...gaps, ...findLoadGaps()],
+    uncountedLoads: loads,
+    notCovered: [
+      ...findAllocatorGaps(allocators),
+      ...gaps,
+      ...native.binding.gaps(),
+      ...findLoadGaps(loads),
+    ],
   };
 }
 
@@ -121,8 +130,8 @@ function findAllocatorGaps(allocators: AllocatorCoverage[]): NotCovered[] {
   return gaps;
 }
 
-function findLoadGaps(): NotCovered[] {
-  return uncountedLoads().map(({ path: file, bytes }) => ({
+function findLoadGaps(loads: UncountedLoad[]): NotCovered[] {
+  return loads.map(({ path: file, bytes }) => ({
     what: `${path.basename(file)}, ${formatSize(bytes)}`,
     reason: 'allocated while it was loaded',
   }));

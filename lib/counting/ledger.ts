@@ -113,7 +113,7 @@ function readLedger(): { taken: Ledger; vanished: number } {
   const native = loadNative();
   // Counting is process-wide: another isolate may have started it.
   const binding = native.available ? native.binding : undefined;
-  binding?.rescan();
+  binding?.catchUp();
   // All readings close to each other, the parsing after them.
   const allocators = (binding?.allocators() ?? []).map((allocator) => ({
     ...allocator,

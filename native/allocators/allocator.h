@@ -14,8 +14,8 @@ struct Allocator {
   char name[kMaxName];
   char owner[kMaxPath];  // path of the image that provides it
   Mechanism mechanism;
-  const char* note;     // what is missing and why; "" when nothing is
-  char note_text[192];  // where `note` may point to
+  std::atomic<const char*> note;  // what is missing and why; "" when nothing is
+  char note_text[192];            // where `note` may point to
 
   // In use when counting began, by the allocator's own statistics less what was counted by then.
   std::atomic<int64_t> baseline;

@@ -14,7 +14,7 @@ namespace {
 
 // More data than this no image has beside its tables of constants; it bounds what is read.
 constexpr size_t kMaxData = 4 << 20;
-constexpr size_t kMaxConstants = 64 << 20;
+constexpr size_t kMaxFile = 256 << 20;
 
 // Calls visit(first, last, last_in_file) for each writable segment, without what became read-only
 // after relocation: addresses, the second one past what comes from the file, the third past the
@@ -108,75 +108,10 @@ struct Blocks {
   }
 };
 
-struct Mapping {
-  uintptr_t from, to;
-  bool anonymous;  // private, of no file, without a name
-};
-
-// One line of /proc/self/maps: "from-to rwxp offset device inode   name".
-bool parse_mapping(const char* line, Mapping* out) {
-  auto number = [&line](int base) {
-    uintptr_t value = 0;
-    for (;; ++line) {
-      int digit = *line >= '0' && *line <= '9'   ? *line - '0'
-                  : *line >= 'a' && *line <= 'f' ? *line - 'a' + 10
-                                                 : base;
-      if (digit >= base) return value;
-      value = value * static_cast<uintptr_t>(base) + static_cast<uintptr_t>(digit);
-    }
-  };
-  auto skip = [&line](char wanted) {
-    if (*line != wanted) return false;
-    ++line;
-    return true;
-  };
-  out->from = number(16);
-  if (!skip('-')) return false;
-  out->to = number(16);
-  if (!skip(' ') || strlen(line) < 5) return false;
-  bool is_private = line[3] == 'p', executable = line[2] == 'x';
-  line += 4;
-  if (!skip(' ')) return false;
-  number(16);
-  if (!skip(' ')) return false;
-  number(16);
-  if (!skip(':')) return false;
-  number(16);
-  if (!skip(' ')) return false;
-  uintptr_t inode = number(10);
-  while (*line == ' ') ++line;
-  out->anonymous = is_private && !executable && inode == 0 && *line == '\0';
-  return true;
-}
-
-template <class Visit>
-void each_mapping(Visit visit) {
-  int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return;
-  char text[16384];
-  size_t kept = 0;
-  for (;;) {
-    ssize_t got = read(file, text + kept, sizeof(text) - 1 - kept);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    text[kept + static_cast<size_t>(got)] = '\0';
-    char* line = text;
-    for (char* end; (end = strchr(line, '\n')) != nullptr; line = end + 1) {
-      *end = '\0';
-      Mapping mapping;
-      if (parse_mapping(line, &mapping)) visit(mapping);
-    }
-    kept = strlen(line);
-    if (kept == sizeof(text) - 1) kept = 0;  // longer than any line is
-    memmove(text, line, kept);
-  }
-  close(file);
-}
-
 // mimalloc asks for its arenas between 2 and 32 TiB, where the kernel itself puts nothing, and V8
 // nothing so large and so even; what it lets the kernel place is a whole arena of at least a GiB.
 // glibc's arenas are of 64 MiB and placed by the kernel.
-bool looks_like_arena(const Mapping& mapping) {
+bool looks_like_arena(const os::Mapping& mapping) {
   constexpr uintptr_t kEven = uintptr_t{32} << 20, kAligned = 64 << 10;
   constexpr uintptr_t kHintFirst = uintptr_t{2} << 40, kHintLast = uintptr_t{32} << 40;
   constexpr uintptr_t kWhole = uintptr_t{1} << 30;
@@ -194,7 +129,8 @@ const char* recognise_hidden_allocator(const ElfImage& image, const ImageRecord&
   return find_option_table(image, record, &table) ? "mimalloc" : nullptr;
 }
 
-const char* name_hidden_allocator(const ElfImage& image, const ImageRecord& record) {
+// From the file: an image in memory would have to be held, and whoever holds it waits for loads.
+const char* name_hidden_allocator(const char* path) {
   static const struct {
     const char* text;
     const char* name;
@@ -203,19 +139,34 @@ const char* name_hidden_allocator(const ElfImage& image, const ImageRecord& reco
       {"<jemalloc>", "jemalloc"},
       {"TCMALLOC_", "tcmalloc"},
   };
-  for (size_t i = 0; i < record.phdr_count; ++i) {
-    const ElfW(Phdr)& segment = record.phdr[i];
-    if (segment.p_type != PT_LOAD || (segment.p_flags & (PF_W | PF_X)) != 0) continue;
-    uintptr_t from = image.base() + segment.p_vaddr;
-    size_t size = std::min<size_t>(segment.p_memsz, kMaxConstants);
-    if (!image.contains(from, size)) continue;
+  constexpr size_t kLongest = 16, kAtATime = 32768;
+  const int saved = errno;
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) {
+    errno = saved;
+    return nullptr;
+  }
+  const char* found = nullptr;
+  char text[kLongest + kAtATime];
+  size_t kept = 0, seen = 0;
+  while (found == nullptr && seen < kMaxFile) {
+    ssize_t got = read(file, text + kept, kAtATime);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    seen += static_cast<size_t>(got);
+    const size_t size = kept + static_cast<size_t>(got);
     for (const auto& evidence : kEvidence) {
-      if (memmem(reinterpret_cast<const void*>(from), size, evidence.text, strlen(evidence.text))) {
-        return evidence.name;
+      if (found == nullptr && memmem(text, size, evidence.text, strlen(evidence.text)) != nullptr) {
+        found = evidence.name;
       }
     }
+    // What begins at the end of this piece may go on in the next one.
+    kept = std::min(size, kLongest);
+    memmove(text, text + size - kept, kept);
   }
-  return nullptr;
+  close(file);
+  errno = saved;
+  return found;
 }
 
 uint64_t find_earlier_maps(const ElfImage& image, const ImageRecord& record, unsigned owner,
@@ -234,14 +185,24 @@ uint64_t find_earlier_maps(const ElfImage& image, const ImageRecord& record, uns
   blocks.sort();
   uint64_t noted = 0;
   if (blocks.size != 0) {
-    each_mapping([&](const Mapping& mapping) {
-      if (!looks_like_arena(mapping) || !blocks.any_in(mapping.from, mapping.to) ||
-          ranges->covers(mapping.from)) {
-        return;
-      }
-      ranges->record(owner, mapping.from, mapping.to - mapping.from);
-      noted += mapping.to - mapping.from;
-    });
+    struct Search {
+      const Blocks& blocks;
+      unsigned owner;
+      PageRanges* ranges;
+      uint64_t noted;
+    } search = {blocks, owner, ranges, 0};
+    os::each_mapping(
+        [](void* context, const os::Mapping& mapping) {
+          auto* to = static_cast<Search*>(context);
+          if (!looks_like_arena(mapping) || !to->blocks.any_in(mapping.from, mapping.to) ||
+              to->ranges->covers(mapping.from)) {
+            return;
+          }
+          to->ranges->record(to->owner, mapping.from, mapping.to - mapping.from);
+          to->noted += mapping.to - mapping.from;
+        },
+        &search);
+    noted = search.noted;
   }
   errno = saved;
   return noted;

@@ -13,10 +13,10 @@ namespace oom_guard {
 // so that only one of the strings that it points to is read. The caller holds the image.
 const char* recognise_hidden_allocator(const ElfImage& image, const ImageRecord& record);
 
-// Like recognise_hidden_allocator(), by the strings in an image's constants: "mimalloc",
-// "jemalloc", "tcmalloc", or null. Reads megabytes of the file, so only for an image of which the
-// kernel already showed that it maps memory in bulk, and on a thread that nobody waits for.
-const char* name_hidden_allocator(const ElfImage& image, const ImageRecord& record);
+// Like recognise_hidden_allocator(), by the strings in an image's file: "mimalloc", "jemalloc",
+// "tcmalloc", or null. Reads megabytes, so only for an image of which the kernel already showed
+// that it maps memory in bulk, and on a thread that nobody waits for.
+const char* name_hidden_allocator(const char* path);
 
 // Notes for `owner` what the image's allocator had mapped before its slots were written:
 // constructors allocate, and the first arena of mimalloc is one of 32 MiB or 1 GiB. Taken is only

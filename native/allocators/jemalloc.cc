@@ -128,6 +128,19 @@ bool Jemalloc::in_use(uint64_t* bytes) const {
   return true;
 }
 
+bool Jemalloc::profiles(uint64_t* bytes_per_sample) const {
+  bool on = false;
+  size_t on_size = sizeof(on);
+  if (mallctl_("opt.prof", &on, &on_size, nullptr, 0) != 0 || !on) return false;
+  // What is in force may have been changed since the start by prof.reset.
+  size_t exponent = 0, exponent_size = sizeof(exponent);
+  if (mallctl_("prof.lg_sample", &exponent, &exponent_size, nullptr, 0) != 0 || exponent > 62) {
+    return false;
+  }
+  *bytes_per_sample = uint64_t{1} << exponent;
+  return true;
+}
+
 void Jemalloc::purge() const {
   mallctl_("arena.4096.purge", nullptr, nullptr, nullptr, 0);
 }

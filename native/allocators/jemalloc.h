@@ -23,6 +23,10 @@ class Jemalloc {
   // uses for itself. Takes arena locks; 10 to 20 microseconds and, seen in the wild, over a second.
   bool in_use(uint64_t* bytes) const;
 
+  // Whether its heap profiler is on (opt.prof), and how many bytes are allocated between two of its
+  // samples. Each sampled block lies in pages of its own: in_use() counts those.
+  bool profiles(uint64_t* bytes_per_sample) const;
+
   // Gives dirty pages of all arenas back to the kernel.
   void purge() const;
 

@@ -27,24 +27,27 @@ unsigned Pages::find_owner(const char* path) const {
   return count;
 }
 
-bool Pages::adopt(const ImageTable& images, ImageRecord* record, const ElfImage& image,
-                  const char** note) {
-  *note = "";
+void Pages::prepare(const ImageTable& images) {
+  if (!patcher_.prepare(images, &ranges_)) {
+    why_not_ = "something in the process stands in for libc's mmap";
+  } else if (!residency_is_readable()) {
+    why_not_ = "mincore does not tell here which pages are resident";
+  }
+}
+
+bool Pages::may_hide_allocator(const ImageRecord& record, const ElfImage& image) {
   // libc, ld.so and the executable map memory for everyone else, and under the loader's or malloc's
   // locks.
-  if (record->role != ImageRole::kOther || !MapPatcher::may_hide_allocator(image)) return false;
+  if (record.role != ImageRole::kOther || !MapPatcher::may_hide_allocator(image)) return false;
   // Node built as a shared library: what it maps are V8's heaps, which are counted as such.
-  if (image.find_defined("napi_create_function") != 0) return false;
-  if (state_ == State::kNew) {
-    if (!patcher_.prepare(images, &ranges_)) {
-      why_not_ = "something in the process stands in for libc's mmap";
-    } else if (!residency_is_readable()) {
-      why_not_ = "mincore does not tell here which pages are resident";
-    }
-    state_ = why_not_[0] == '\0' ? State::kReady : State::kUnavailable;
-  }
+  return image.find_defined("napi_create_function") == 0;
+}
+
+bool Pages::adopt(ImageRecord* record, const ElfImage& image, const MapPatcher::Bindings& bindings,
+                  const char** note) {
+  *note = "";
   const char* allocator = recognise_hidden_allocator(image, *record);
-  if (state_ == State::kUnavailable) {
+  if (why_not_[0] != '\0') {
     if (allocator != nullptr) *note = why_not_;
     return false;
   }
@@ -54,7 +57,7 @@ bool Pages::adopt(const ImageTable& images, ImageRecord* record, const ElfImage&
     return false;
   }
   bool is_new = index == owner_count();
-  if (patcher_.patch(record, image, index) == 0) {
+  if (patcher_.patch(record, image, bindings, index) == 0) {
     if (allocator != nullptr) *note = "the slots through which it maps memory could not be written";
     return false;
   }
@@ -88,7 +91,10 @@ void Pages::sample() {
 
 void Pages::read() {
   uint64_t bytes[PageRanges::kMaxOwners];
-  read_resident_bytes(ranges_, scratch_, bytes);
+  if (!read_resident_bytes(ranges_, scratch_, bytes) || dropped_) {
+    dropped_ = drop_unmapped(&ranges_, scratch_);
+    if (dropped_) read_resident_bytes(ranges_, scratch_, bytes);
+  }
   unsigned count = owner_count();
   for (unsigned i = 0; i < count; ++i) {
     owners_[i].resident.store(bytes[i], std::memory_order_relaxed);

@@ -26,16 +26,23 @@ class Pages {
     }
   };
 
-  // Begins to note what an image maps, if it imports what an allocator needs for that. The caller
-  // holds the image, and has made sure that nothing else counts the memory it maps: neither is it
-  // the provider of malloc, nor has it a jemalloc that is counted. False when the image maps
-  // nothing, or when it cannot be done; *note then says why, or is "". Under the registry's lock.
-  bool adopt(const ImageTable& images, ImageRecord* record, const ElfImage& image,
+  // Once, before all else. Takes the loader's lock.
+  void prepare(const ImageTable& images);
+
+  // Whether an image imports what an allocator needs that takes its memory from the kernel. The
+  // caller holds the image.
+  static bool may_hide_allocator(const ImageRecord& record, const ElfImage& image);
+
+  // Begins to note what such an image maps. The caller holds the image, and has made sure that
+  // nothing else counts the memory it maps: neither is it the provider of malloc, nor has it a
+  // jemalloc that is counted. False when it cannot be done; *note then says why, or is "" where
+  // nothing is lost. Under the registry's lock.
+  bool adopt(ImageRecord* record, const ElfImage& image, const MapPatcher::Bindings& bindings,
              const char** note);
 
-  // Reads what is resident. Never on the main thread: it takes the
-  // kernel's lock on the address space. Skips a turn when the last reading took long, so that it
-  // costs at most a hundredth of a core.
+  // Reads what is resident. Never on the main thread: it takes the kernel's lock on the address
+  // space. Skips a turn when the last reading took long, so that it costs at most a hundredth of a
+  // core.
   void sample();
 
   unsigned owner_count() const { return owner_count_.load(std::memory_order_acquire); }
@@ -47,9 +54,7 @@ class Pages {
   unsigned find_owner(const char* path) const;
   void read();
 
-  enum class State : uint8_t { kNew, kReady, kUnavailable };
-  State state_ = State::kNew;
-  const char* why_not_ = "";
+  const char* why_not_ = "";  // why nothing can be adopted; "" when it can
   MapPatcher patcher_;
   PageRanges ranges_;
   PageRanges::Range scratch_[PageRanges::kCapacity];
@@ -57,6 +62,7 @@ class Pages {
   Owner owners_[PageRanges::kMaxOwners];
   std::atomic_flag sampling_ = ATOMIC_FLAG_INIT;
   uint64_t next_sample_ns_ = 0;
+  bool dropped_ = false;  // the last reading found ranges that were not mapped
 };
 
 }  // namespace oom_guard

@@ -9,6 +9,12 @@
 namespace oom_guard {
 namespace {
 
+constexpr char kNoRoom[] =
+    "an allocator in it is not counted: there are 40 already, and room for no more";
+static_assert(Registry::kMaxAllocators == 40, "the note says how many");
+
+constexpr char kNotHeld[] = "it could not be held while its slots are written";
+
 bool parse(const ImageRecord& record, ElfImage* image) {
   return image->parse(record.base, record.phdr, record.phdr_count) == ImageError::kNone;
 }
@@ -17,12 +23,11 @@ bool parse(const ImageRecord& record, ElfImage* image) {
 
 void Registry::start(const RegistryOptions& options) {
   if (started()) return;
-  os::Lock lock(&lock_);
-  if (started()) return;
   options_ = options;
   check_thread_numbers();
   images_.refresh();
   start_process_malloc();
+  if (options_.patch) pages_.prepare(images_);
   visit_images();
   if (callsites_) {
     // After all slots are written, so that what is booked and what the allocator says agree from
@@ -88,12 +93,9 @@ bool Registry::count_by_callsites(unsigned index, ImageRecord* record, const Elf
       allocator->note = patcher.problem();
       return false;
     }
-    ++embedded_heaps_;
+    embedded_in_[++embedded_heaps_] = record->dynamic;
     allocator->shards = &wrapper_shards(heap);
-    // Its slots are not those of the process malloc that the record tells of.
-    ImageRecord own = *record;
-    patcher.patch(images_, &own);
-    if (own.patched == 0) {
+    if (patcher.patch_embedded(images_, record) == 0) {
       allocator->note = "it does not call itself through slots";
       return false;
     }
@@ -109,17 +111,18 @@ void Registry::count_jemalloc(unsigned index, ImageRecord* record, const ElfImag
   Allocator* allocator = &allocators_[index];
   const Jemalloc& jemalloc = jemallocs_[index];
   auto by_hooks = [&] {
-    if (!jemallocs_[index].install_hooks(allocator, &allocator->note)) return false;
-    allocator->mechanism = Mechanism::kHooks;
-    allocator->note = "";
-    return true;
+    const char* why_not = "";
+    bool installed = jemallocs_[index].install_hooks(allocator, &why_not);
+    allocator->note = why_not;
+    if (installed) allocator->mechanism = Mechanism::kHooks;
+    return installed;
   };
   auto by_callsites = [&] {
     const char* why_not_before = allocator->note;
     if (count_by_callsites(index, record, image)) return true;
     if (why_not_before[0] != '\0') {
       snprintf(allocator->note_text, sizeof(allocator->note_text), "%s; %s", why_not_before,
-               allocator->note);
+               allocator->note.load());
       allocator->note = allocator->note_text;
     }
     return false;
@@ -155,22 +158,33 @@ void Registry::count_jemalloc(unsigned index, ImageRecord* record, const ElfImag
 void Registry::sample() {
   for (unsigned i = 0; i < allocator_count(); ++i) {
     uint64_t bytes = 0;
-    if (allocators_[i].mechanism == Mechanism::kStats && in_use(i, &bytes)) {
-      allocators_[i].sampled.store(static_cast<int64_t>(bytes), std::memory_order_relaxed);
-    }
+    if (allocators_[i].mechanism == Mechanism::kStats) in_use(i, &bytes);
   }
   sample_pages();
+}
+
+bool Registry::samples() const {
+  if (pages_.owner_count() != 0) return true;
+  for (unsigned i = 0; i < allocator_count(); ++i) {
+    if (allocators_[i].samples()) return true;
+  }
+  return false;
 }
 
 void Registry::sample_pages() {
   pages_.sample();
   for (unsigned i = 0; i < pages_.owner_count(); ++i) {
-    if (pages_allocator_[i] == 0 && !pages_.owner(i).counts()) continue;
-    os::Lock lock(&lock_);
-    if (pages_allocator_[i] == 0 && !add_pages_allocator(i)) continue;
+    const Pages::Owner& owner = pages_.owner(i);
+    if (pages_allocator_[i] == 0) {
+      if (!owner.counts()) continue;
+      const bool named = owner.allocator != nullptr || allocator_count() == kMaxAllocators;
+      const char* name = named ? owner.allocator : name_hidden_allocator(owner.path);
+      os::Lock lock(&lock_);
+      if (pages_allocator_[i] == 0 && !add_pages_allocator(i, name)) continue;
+    }
     Allocator& allocator = allocators_[pages_allocator_[i]];
-    uint64_t bytes = pages_.owner(i).resident.load(std::memory_order_relaxed);
-    allocator.sampled.store(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+    allocator.sampled.store(static_cast<int64_t>(owner.resident.load(std::memory_order_relaxed)),
+                            std::memory_order_relaxed);
     if (pages_.lost_bytes(i) != 0) {
       allocator.note =
           "resident bytes, sampled; some of its maps found no room in the table of ranges";
@@ -179,22 +193,23 @@ void Registry::sample_pages() {
 }
 
 // Reports an owner of pages as an allocator: when its image is recognised, or from the moment that
-// it holds memory in bulk.
-bool Registry::add_pages_allocator(unsigned owner) {
+// it holds memory in bulk. Under the lock.
+bool Registry::add_pages_allocator(unsigned owner, const char* name) {
   const Pages::Owner& pages = pages_.owner(owner);
-  const char* what = pages.allocator;
-  for (unsigned i = 0; i < images_.size() && what == nullptr; ++i) {
-    ElfImage image;
-    if (strcmp(images_[i].path, pages.path) != 0) continue;
-    ImageHold hold(images_[i]);
-    if (hold.valid() && parse(images_[i], &image)) what = name_hidden_allocator(image, images_[i]);
-  }
   const char* slash = strrchr(pages.path, '/');
-  char name[Allocator::kMaxName];
-  snprintf(name, sizeof(name), "%s (%s)", what != nullptr ? what : "unknown",
+  char title[Allocator::kMaxName];
+  snprintf(title, sizeof(title), "%s (%s)", name != nullptr ? name : "unknown",
            slash != nullptr ? slash + 1 : pages.path);
-  Allocator* allocator = add_allocator(name, pages.path);
-  if (allocator == nullptr) return false;
+  Allocator* allocator = add_allocator(title, pages.path);
+  if (allocator == nullptr) {
+    for (unsigned i = 0; i < images_.size(); ++i) {
+      ImageRecord& record = images_[i];
+      if (strcmp(record.path, pages.path) != 0 || record.note == kNoRoom) continue;
+      record.note = kNoRoom;
+      changed();
+    }
+    return false;
+  }
   allocator->mechanism = Mechanism::kPages;
   allocator->note =
       pages.earlier != 0
@@ -207,66 +222,99 @@ bool Registry::add_pages_allocator(unsigned owner) {
 }
 
 void Registry::retarget(SlotTarget target) {
-  os::Lock lock(&lock_);
   if (!callsites_) return;
-  patchers_[0].retarget(target);
-  for (unsigned i = 0; i < images_.size(); ++i) images_[i].visited = false;
+  {
+    os::Lock lock(&lock_);
+    patchers_[0].retarget(target);
+    for (unsigned i = 0; i < images_.size(); ++i) {
+      images_[i].visited = images_[i].is_left_alone();
+    }
+  }
   visit_images();
 }
 
+bool Registry::is_behind() const {
+  return images_.changed() || pending_.load(std::memory_order_acquire);
+}
+
 void Registry::rescan() {
-  if (!started() || forked_.load(std::memory_order_relaxed)) return;
-  if (!images_.changed() && !recheck_.load(std::memory_order_relaxed) &&
-      !busy_.load(std::memory_order_acquire)) {
-    return;
-  }
-  os::Lock lock(&lock_);
-  busy_.store(true, std::memory_order_release);
-  recheck_.store(false, std::memory_order_relaxed);
-  images_.refresh();
-  visit_images();
-  busy_.store(false, std::memory_order_release);
+  if (started() && !is_forked() && is_behind()) visit_images();
+}
+
+void Registry::recheck() {
+  if (started() && !is_forked()) visit_images();
 }
 
 void Registry::forked() {
   lock_ = PTHREAD_MUTEX_INITIALIZER;
-  busy_.store(false, std::memory_order_relaxed);
+  pending_.store(false, std::memory_order_relaxed);
   forked_.store(true, std::memory_order_relaxed);
 }
 
+// Several threads may be here at once. Each goes through all images that are to be visited, so none
+// returns before those are written that were loaded when it came.
 void Registry::visit_images() {
-  generation_.fetch_add(1, std::memory_order_release);
-  for (unsigned i = 0; i < images_.size(); ++i) {
-    ImageRecord& record = images_[i];
-    if (record.lazy && !record.rechecked) {
-      // Another thread that was binding a stub while we wrote may have written after us.
-      record.rechecked = true;
-      record.visited = false;
-    }
-    if (record.visited) continue;
-    // Our own image is patched like any other: the wrappers call the originals, never a slot, and
-    // what libstdc++ allocates for us is freed here.
-    if (record.role == ImageRole::kVdso || record.role == ImageRole::kLoader) {
-      record.visited = true;
-      continue;
-    }
-    ImageHold hold(record);
-    if (!hold.valid()) {
-      record.note = "it could not be held while its slots are written";
-      continue;
-    }
-    record.note = "";
-    if (callsites_) patchers_[0].patch(images_, &record);
-    record.visited = true;
-    if (record.lazy && !record.rechecked) recheck_.store(true, std::memory_order_relaxed);
-    ElfImage image;
-    if (!is_provider(record) && !record.pinned && parse(record, &image)) {
-      adopt_jemalloc(&record, image, &hold);
-      record.pinned = hold.pinned();
-      // A jemalloc's maps are what is counted already.
-      if (!record.pinned) adopt_pages(&record, image);
-    }
+  {
+    os::Lock lock(&lock_);
+    // Before the table is up to date: from then on this is what tells others to come here too.
+    pending_.store(true, std::memory_order_release);
+    if (images_.refresh()) changed();
   }
+  bool look_again = false;
+  ImageRecord copy;
+  for (uint64_t last = 0; next_to_visit(last, &copy); last = copy.serial) {
+    // Waits for a load that is going on, and ends after the lock.
+    ImageHold hold(copy);
+    ElfImage image;
+    MapPatcher::Bindings bindings;
+    const bool maps = options_.patch && hold.valid() && parse(copy, &image) &&
+                      Pages::may_hide_allocator(copy, image);
+    if (maps) bindings.read(hold);
+    os::Lock lock(&lock_);
+    ImageRecord* record = images_.find_serial(copy.serial);
+    if (record == nullptr || record->visited) continue;
+    visit(record, &hold, maps ? &bindings : nullptr);
+    // Another thread that was binding a stub while we wrote may have written after us.
+    look_again |= record->lazy;
+  }
+  os::Lock lock(&lock_);
+  pending_.store(look_again || images_.any_to_visit(), std::memory_order_release);
+}
+
+bool Registry::next_to_visit(uint64_t after, ImageRecord* out) {
+  os::Lock lock(&lock_);
+  const ImageRecord* next = images_.next_unvisited(after);
+  if (next != nullptr) *out = *next;
+  return next != nullptr;
+}
+
+// Under the lock. `bindings` is null for an image that hides no allocator.
+void Registry::visit(ImageRecord* record, ImageHold* hold, const MapPatcher::Bindings* bindings) {
+  if (!hold->valid()) {
+    // Or it is gone. Whoever comes after another load at its place tries for himself.
+    record->unheld = true;
+    if (record->note != kNotHeld) changed();
+    record->note = kNotHeld;
+    return;
+  }
+  changed();
+  record->visited = true;
+  const ImageRecord before = *record;
+  record->written_count = 0;
+  record->lazy = false;
+  record->note = "";
+  // Our own image is patched like any other: the wrappers call the originals, never a slot, and
+  // what libstdc++ allocates for us is freed here.
+  if (callsites_) patchers_[0].patch(images_, record, before);
+  for (unsigned heap = 1; heap <= embedded_heaps_; ++heap) {
+    if (embedded_in_[heap] == record->dynamic) patchers_[heap].patch_embedded(images_, record);
+  }
+  ElfImage image;
+  if (is_provider(*record) || record->pinned || !parse(*record, &image)) return;
+  adopt_jemalloc(record, image, hold);
+  record->pinned = hold->pinned();
+  // A jemalloc's maps are what is counted already.
+  if (!record->pinned && bindings != nullptr) adopt_pages(record, image, *bindings);
 }
 
 void Registry::adopt_jemalloc(ImageRecord* record, const ElfImage& image, ImageHold* hold) {
@@ -274,7 +322,10 @@ void Registry::adopt_jemalloc(ImageRecord* record, const ElfImage& image, ImageH
   if (!Jemalloc::find(image, &found)) return;
   char name[Allocator::kMaxName];
   snprintf(name, sizeof(name), "jemalloc (%s)", found.prefix());
-  if (add_allocator(name, record->path) == nullptr) return;
+  if (add_allocator(name, record->path) == nullptr) {
+    record->note = kNoRoom;
+    return;
+  }
   unsigned index = allocator_count();
   jemallocs_[index] = found;
   is_jemalloc_[index] = true;
@@ -285,17 +336,18 @@ void Registry::adopt_jemalloc(ImageRecord* record, const ElfImage& image, ImageH
 }
 
 // The image is not pinned: nothing of it is called, and a reloaded one finds its owner by its path.
-void Registry::adopt_pages(ImageRecord* record, const ElfImage& image) {
-  if (!options_.patch) return;
+void Registry::adopt_pages(ImageRecord* record, const ElfImage& image,
+                           const MapPatcher::Bindings& bindings) {
   const char* note = "";
-  if (!pages_.adopt(images_, record, image, &note)) {
+  if (!pages_.adopt(record, image, bindings, &note)) {
     if (note[0] != '\0') record->note = note;
     return;
   }
-  if (record->lazy && !record->rechecked) recheck_.store(true, std::memory_order_relaxed);
   for (unsigned i = 0; i < pages_.owner_count(); ++i) {
     const Pages::Owner& owner = pages_.owner(i);
-    if (owner.counts() && pages_allocator_[i] == 0) add_pages_allocator(i);
+    if (owner.allocator != nullptr && pages_allocator_[i] == 0) {
+      add_pages_allocator(i, owner.allocator);
+    }
   }
 }
 
@@ -319,8 +371,14 @@ int64_t Registry::live() const {
   return live;
 }
 
-bool Registry::in_use(unsigned i, uint64_t* bytes) const {
-  if (is_jemalloc_[i]) return jemallocs_[i].in_use(bytes);
+bool Registry::in_use(unsigned i, uint64_t* bytes) {
+  if (is_jemalloc_[i]) {
+    if (!jemallocs_[i].in_use(bytes)) return false;
+    if (allocators_[i].mechanism == Mechanism::kStats) {
+      allocators_[i].sampled.store(static_cast<int64_t>(*bytes), std::memory_order_relaxed);
+    }
+    return true;
+  }
   if (i != 0) return false;
   if (provider_.is_libc) return glibc_.in_use(bytes);
   size_t value = 0;
@@ -330,6 +388,10 @@ bool Registry::in_use(unsigned i, uint64_t* bytes) const {
     return true;
   }
   return false;
+}
+
+bool Registry::profiles(unsigned i, uint64_t* bytes_per_sample) const {
+  return is_jemalloc_[i] && jemallocs_[i].profiles(bytes_per_sample);
 }
 
 void Registry::release_free_memory() const {
@@ -342,6 +404,11 @@ void Registry::release_free_memory() const {
 void Registry::each_image(void (*visit)(void*, const ImageRecord&), void* context) {
   os::Lock lock(&lock_);
   for (unsigned i = 0; i < images_.size(); ++i) visit(context, images_[i]);
+}
+
+unsigned Registry::images_left_out() {
+  os::Lock lock(&lock_);
+  return images_.left_out();
 }
 
 }  // namespace oom_guard

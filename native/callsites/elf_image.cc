@@ -192,6 +192,7 @@ bool ElfImage::read_dynamic(const ElfW(Dyn) * dynamic, size_t count) {
 // The dynamic section does not say how many symbols there are; the hash tables do.
 void ElfImage::count_symbols() {
   if (sysv_hash_ != nullptr) symbol_count_ = sysv_hash_[1];
+  bool hashes_nothing = false;
   if (gnu_hash_ != nullptr) {
     uint32_t bucket_count = gnu_hash_[0], bloom_words = gnu_hash_[2];
     first_hashed_ = gnu_hash_[1];
@@ -206,8 +207,9 @@ void ElfImage::count_symbols() {
       for (uint32_t i = 0; i < bucket_count; ++i) {
         if (buckets[i] > highest) highest = buckets[i];
       }
+      hashes_nothing = highest < first_hashed_;
       if (symbol_count_ == 0) {
-        if (highest < first_hashed_) {
+        if (hashes_nothing) {
           symbol_count_ = first_hashed_;
         } else {
           const uint32_t* chain = buckets + bucket_count;
@@ -224,7 +226,9 @@ void ElfImage::count_symbols() {
       first_hashed_ = 0;
     }
   }
-  // An image that defines nothing has an empty hash table, which says nothing about its imports.
+  // An image that defines nothing has an empty hash table, which says nothing about its imports: ld
+  // lets it begin at 1 then. The older table beside it knows how many there are.
+  if (hashes_nothing && symbol_count_ > first_hashed_) first_hashed_ = symbol_count_;
   if (symbol_count_ <= 1) {
     for (size_t i = 0; i < relocation_count(); ++i) {
       const ElfW(Rela)& entry = i < rela_count_ ? rela_[i] : jmprel_[i - rela_count_];

@@ -55,6 +55,29 @@ ImageRole role_of(const ImageRecord& record, const ElfImage& image) {
   return ImageRole::kOther;
 }
 
+// Whether every slot that we have written still holds that. A slot outside the segments belongs to
+// another file under the same name.
+bool reads_as_written(const ImageRecord& record, const dl_phdr_info& info) {
+  auto in_segment = [&info](uintptr_t address) {
+    for (unsigned i = 0; i < info.dlpi_phnum; ++i) {
+      const ElfW(Phdr)& segment = info.dlpi_phdr[i];
+      if (segment.p_type == PT_LOAD &&
+          address - (info.dlpi_addr + segment.p_vaddr) < segment.p_memsz) {
+        return true;
+      }
+    }
+    return false;
+  };
+  for (unsigned i = 0; i < record.written_count; ++i) {
+    const WrittenSlot& slot = record.written[i];
+    if (!in_segment(reinterpret_cast<uintptr_t>(slot.address)) ||
+        __atomic_load_n(slot.address, __ATOMIC_RELAXED) != slot.value) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 const char* describe(SlotReason reason) {
@@ -71,31 +94,70 @@ const char* describe(SlotReason reason) {
       return "not a function of the provider of malloc";
     case SlotReason::kProtected:
       return "its page could not be made writable";
+    case SlotReason::kOverwritten:
+      return "something else wrote there since; counted only if that calls on";
   }
   return "";
 }
 
 bool ImageTable::changed() const {
   LoaderCounters now = loader_counters();
-  return now.adds != adds_.load(std::memory_order_relaxed) ||
-         now.subs != subs_.load(std::memory_order_relaxed);
+  return now.adds != adds_.load(std::memory_order_acquire) ||
+         now.subs != subs_.load(std::memory_order_acquire);
 }
 
-void ImageTable::refresh() {
+bool ImageTable::refresh() {
   for (unsigned i = 0; i < size_; ++i) records_[i].present = false;
   cursor_ = 0;
+  left_out_ = 0;
+  refreshed_differs_ = false;
   // Before the walk: what is loaded after it counts as a change next time.
   LoaderCounters now = loader_counters();
   dl_iterate_phdr(&ImageTable::visit, this);
-  adds_.store(now.adds, std::memory_order_relaxed);
-  subs_.store(now.subs, std::memory_order_relaxed);
+  adds_.store(now.adds, std::memory_order_release);
+  subs_.store(now.subs, std::memory_order_release);
   unsigned kept = 0;
   for (unsigned i = 0; i < size_; ++i) {
     if (!records_[i].present) continue;
     if (kept != i) records_[kept] = records_[i];
     ++kept;
   }
+  if (kept != size_) refreshed_differs_ = true;
   size_ = kept;
+  return refreshed_differs_;
+}
+
+// Records stand in the order of their serials: new ones are put at the end.
+unsigned ImageTable::first_after(uint64_t serial) const {
+  unsigned from = 0, to = size_;
+  while (from < to) {
+    unsigned middle = (from + to) / 2;
+    if (records_[middle].serial > serial) {
+      to = middle;
+    } else {
+      from = middle + 1;
+    }
+  }
+  return from;
+}
+
+const ImageRecord* ImageTable::next_unvisited(uint64_t after) const {
+  for (unsigned i = first_after(after); i < size_; ++i) {
+    if (!records_[i].visited) return &records_[i];
+  }
+  return nullptr;
+}
+
+bool ImageTable::any_to_visit() const {
+  for (unsigned i = 0; i < size_; ++i) {
+    if (!records_[i].visited && !records_[i].unheld) return true;
+  }
+  return false;
+}
+
+ImageRecord* ImageTable::find_serial(uint64_t serial) {
+  unsigned i = first_after(serial - 1);
+  return i < size_ && records_[i].serial == serial ? &records_[i] : nullptr;
 }
 
 int ImageTable::visit(dl_phdr_info* info, size_t, void* self) {
@@ -119,20 +181,23 @@ void ImageTable::visit(const dl_phdr_info& info) {
     record.present = true;
     cursor_ = i + 1;
     record.phdr = info.dlpi_phdr;
-    // The image cannot go away while this lock is held, so its memory can be read. A witness that
-    // reads otherwise tells of another load at the same address, or of a late binding.
-    if (record.witness != nullptr && *record.witness != record.witness_value) {
+    // The image cannot go away while this lock is held, so its memory can be read.
+    record.unheld = false;
+    if (record.visited && !reads_as_written(record, info)) {
+      refreshed_differs_ = true;
       record.visited = false;
     }
     return;
   }
   size_t length = strlen(path);
   if (size_ == kMaxImages || length >= ImageRecord::kMaxPath) {
-    overflowed_ = true;
+    ++left_out_;
     return;
   }
   ImageRecord& record = records_[size_++];
   memset(static_cast<void*>(&record), 0, sizeof(record));
+  refreshed_differs_ = true;
+  record.serial = ++last_serial_;
   record.base = info.dlpi_addr;
   record.dynamic = dynamic;
   record.phdr = info.dlpi_phdr;
@@ -146,6 +211,7 @@ void ImageTable::visit(const dl_phdr_info& info) {
   record.end = image.end();
   if (!readable) image = ElfImage();
   record.role = role_of(record, image);
+  record.visited = record.is_left_alone();
   if (readable) {
     record.brings_allocator = defines_malloc(image);
     const char* soname = image.soname();
@@ -172,6 +238,12 @@ ImageHold::ImageHold(const ImageRecord& record) {
   } else {
     dlclose(handle);
   }
+}
+
+uintptr_t ImageHold::resolve(const char* name) const {
+  uintptr_t address = reinterpret_cast<uintptr_t>(dlsym(handle_, name));
+  if (address == 0) dlerror();
+  return address;
 }
 
 ImageHold::~ImageHold() {

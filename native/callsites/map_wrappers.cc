@@ -129,20 +129,13 @@ bool parse(const ImageRecord& record, ElfImage* image) {
   return image->parse(record.base, record.phdr, record.phdr_count) == ImageError::kNone;
 }
 
-// What an image that is held binds a name to by itself. The loader asks the images that everyone
-// sees first, or after these when the image is deep-bound; prepare() has made sure that those
-// agree.
-uintptr_t resolved_by(const ImageRecord& record, const char* name) {
-  void* handle = dlopen(record.path, RTLD_NOLOAD | RTLD_LAZY);
-  uintptr_t address = handle != nullptr ? address_of(dlsym(handle, name)) : 0;
-  if (handle != nullptr) dlclose(handle);
-  if (address == 0) dlerror();  // the caller's own next dlerror() must not see it
-  return address;
-}
-
 }  // namespace
 
 const char* const MapPatcher::kNames[kFns] = {"mmap", "mmap64", "munmap", "mremap", "madvise"};
+
+void MapPatcher::Bindings::read(const ImageHold& hold) {
+  for (unsigned fn = 0; fn < kFns; ++fn) address_[fn] = hold.resolve(kNames[fn]);
+}
 
 // The import names of an image that matter here, by index into its symbol table.
 struct MapPatcher::Symbols {
@@ -248,9 +241,8 @@ bool MapPatcher::may_hide_allocator(const ElfImage& image) {
   return symbols.has(kMadvise) || !symbols.imports_malloc;
 }
 
-bool MapPatcher::may_write(Fn fn, const ImportSlot& slot, const ImageRecord& record,
-                           const ElfImage& image, bool* was_lazy) const {
-  uintptr_t now = __atomic_load_n(slot.address, __ATOMIC_ACQUIRE);
+bool MapPatcher::may_write(Fn fn, const ImportSlot& slot, uintptr_t now, const ElfImage& image,
+                           const Bindings& bindings, bool* was_lazy) const {
   if (now == original_[fn] || (now != 0 && now == executable_stub_[fn])) return true;
   for (unsigned owner = 0; owner < PageRanges::kMaxOwners; ++owner) {
     if (now == wrappers_of(owner).fn[fn]) return true;
@@ -258,34 +250,46 @@ bool MapPatcher::may_write(Fn fn, const ImportSlot& slot, const ImageRecord& rec
   const ElfW(Sym)* symbol = image.symbol(slot.symbol);
   if (!slot.jump_slot || !image.contains(now) || symbol->st_shndx != SHN_UNDEF) return false;
   // The image's own lazy stub hides what it will be bound to.
-  *was_lazy = resolved_by(record, kNames[fn]) == original_[fn];
+  *was_lazy = bindings.address_[fn] == original_[fn];
   return *was_lazy;
 }
 
-unsigned MapPatcher::patch(ImageRecord* record, const ElfImage& image, unsigned owner) {
+unsigned MapPatcher::patch(ImageRecord* record, const ElfImage& image, const Bindings& bindings,
+                           unsigned owner) {
+  if (!prepared_ || owner >= PageRanges::kMaxOwners) return 0;
+  // Another thread that binds a slot at this moment changes it once.
+  for (int tries = 0; tries < 3; ++tries) {
+    unsigned written = 0;
+    if (try_patch(record, image, bindings, owner, &written)) return written;
+  }
+  return 0;
+}
+
+// False when a slot did not hold any more what it had held when it was judged.
+bool MapPatcher::try_patch(ImageRecord* record, const ElfImage& image, const Bindings& bindings,
+                           unsigned owner, unsigned* written) {
   constexpr unsigned kMaxSlots = 32;
   struct {
     ImportSlot slot;
     uintptr_t judged;
     Fn fn;
   } slots[kMaxSlots];
-  unsigned count = 0, written = 0;
-  bool lazy = false;
-  if (!prepared_ || owner >= PageRanges::kMaxOwners) return 0;
+  unsigned count = 0;
+  *written = 0;
   Symbols symbols(image);
   for (size_t n = image.first_import_relocation(); n < image.relocation_count(); ++n) {
     ImportSlot slot;
     Fn fn;
     if (!image.import_slot(n, &slot) || !symbols.find(slot.symbol, &fn)) continue;
-    bool was_lazy = false;
     const uintptr_t judged = __atomic_load_n(slot.address, __ATOMIC_ACQUIRE);
-    if (may_write(fn, slot, *record, image, &was_lazy) && count < kMaxSlots) {
+    bool was_lazy = false;
+    if (may_write(fn, slot, judged, image, bindings, &was_lazy) && count < kMaxSlots) {
       slots[count].slot = slot;
       slots[count].judged = judged;
       slots[count++].fn = fn;
-      lazy |= was_lazy;
+      if (was_lazy) record->lazy = true;
     } else if (fn == kMunmap || fn == kMremap) {
-      return 0;
+      return true;
     }
   }
   SlotWriter writer(image);
@@ -294,15 +298,18 @@ unsigned MapPatcher::patch(ImageRecord* record, const ElfImage& image, unsigned 
     for (unsigned i = 0; i < count; ++i) {
       Fn fn = slots[i].fn;
       if ((fn == kMmap || fn == kMmap64) != maps) continue;
-      if (writer.write(slots[i].slot.address, slots[i].judged, wrappers_of(owner).fn[fn])) {
-        ++written;
+      uintptr_t* address = slots[i].slot.address;
+      const uintptr_t value = wrappers_of(owner).fn[fn];
+      if (writer.write(address, slots[i].judged, value)) {
+        record->note_written(address, value);
+        ++*written;
       } else if (!maps) {
-        return 0;
+        *written = 0;
+        return __atomic_load_n(address, __ATOMIC_ACQUIRE) == slots[i].judged;
       }
     }
   }
-  if (lazy) record->lazy = true;
-  return written;
+  return true;
 }
 
 }  // namespace oom_guard

@@ -9,9 +9,23 @@
 namespace oom_guard {
 
 class MapPatcher {
+  enum Fn : unsigned { kMmap, kMmap64, kMunmap, kMremap, kMadvise, kFns };
+
  public:
+  // What an image binds the names to by itself. The loader asks the images that everyone sees
+  // first, or after these when the image is deep-bound; prepare() has made sure that those agree.
+  class Bindings {
+   public:
+    // Takes the loader's lock; the hold is a valid one.
+    void read(const ImageHold& hold);
+
+   private:
+    friend class MapPatcher;
+    uintptr_t address_[kFns] = {};
+  };
+
   // Finds libc's functions and publishes them, once per process, before the first slot is written.
-  // False when something else in the process stands in for them.
+  // False when something else in the process stands in for them. Takes the loader's lock.
   bool prepare(const ImageTable& images, PageRanges* ranges);
 
   // Whether an image imports what an allocator needs that takes its memory from the kernel: a map,
@@ -22,15 +36,17 @@ class MapPatcher {
   // Writes the slots of an image that the caller holds, for `owner` of the ranges. All or nothing:
   // without its unmap slots nothing is written, for what is noted would go stale. Returns how many
   // slots lead to the wrappers now.
-  unsigned patch(ImageRecord* record, const ElfImage& image, unsigned owner);
+  unsigned patch(ImageRecord* record, const ElfImage& image, const Bindings& bindings,
+                 unsigned owner);
 
  private:
-  enum Fn : unsigned { kMmap, kMmap64, kMunmap, kMremap, kMadvise, kFns };
   static const char* const kNames[kFns];
   struct Symbols;
 
-  bool may_write(Fn fn, const ImportSlot& slot, const ImageRecord& record, const ElfImage& image,
-                 bool* was_lazy) const;
+  bool may_write(Fn fn, const ImportSlot& slot, uintptr_t now, const ElfImage& image,
+                 const Bindings& bindings, bool* was_lazy) const;
+  bool try_patch(ImageRecord* record, const ElfImage& image, const Bindings& bindings,
+                 unsigned owner, unsigned* written);
 
   uintptr_t original_[kFns] = {};
   uintptr_t executable_stub_[kFns] = {};

@@ -124,6 +124,7 @@ void each_needed(Table& images, Record& first, Visit visit) {
 struct Patcher::Context {
   const ImageTable& images;
   const ImageRecord& record;
+  const ImageRecord& before;  // what the record said before this visit
   const ElfImage& image;
   enum class Stub : uint8_t { kUnknown, kSafe, kUnsafe } stub = Stub::kUnknown;
   bool had_stubs = false;
@@ -236,7 +237,7 @@ void Patcher::learn_nesting(ImageTable* images) {
       if (original_[fn] == nullptr) target_[fn] = nullptr;
     }
     probing_ = true;
-    patch_with(*images, &record, image);
+    patch_with(*images, &record, record, image);
     for (unsigned fn = 0; fn < kFnCount; ++fn) {
       nested_[fn] = original_[fn] != nullptr && is_booked_inside(static_cast<Fn>(fn), original_);
     }
@@ -245,11 +246,8 @@ void Patcher::learn_nesting(ImageTable* images) {
   }
 }
 
-void Patcher::patch(const ImageTable& images, ImageRecord* record) {
-  record->visited = true;
+void Patcher::patch(const ImageTable& images, ImageRecord* record, const ImageRecord& before) {
   record->patched = record->skipped_count = 0;
-  record->lazy = false;
-  record->witness = nullptr;
   switch (record->role) {
     case ImageRole::kVdso:
     case ImageRole::kLoader:
@@ -266,40 +264,60 @@ void Patcher::patch(const ImageTable& images, ImageRecord* record) {
     record->note = describe(error);
     return;
   }
-  patch_with(images, record, image);
+  patch_with(images, record, before, image);
 }
 
-void Patcher::patch_with(const ImageTable& images, ImageRecord* record, const ElfImage& image) {
+unsigned Patcher::patch_embedded(const ImageTable& images, ImageRecord* record) {
+  ImageRecord own = *record;
+  own.written_count = 0;
+  patch(images, &own, own);
+  if (own.lazy) record->lazy = true;
+  for (unsigned i = 0; i < own.written_count; ++i) {
+    record->note_written(own.written[i].address, own.written[i].value);
+  }
+  return own.patched;
+}
+
+void Patcher::patch_with(const ImageTable& images, ImageRecord* record, const ImageRecord& before,
+                         const ElfImage& image) {
   FamilySymbols family;
   collect_family(image, prefix_, &family);
   if (family.size == 0) return;
-  Context context{images, *record, image};
+  Context context{images, *record, before, image};
   SlotWriter writer(image);
   for (size_t n = 0; n < image.relocation_count(); ++n) {
     ImportSlot slot;
     if (!image.import_slot(n, &slot)) continue;
     const FamilySymbols::Entry* entry = family.find(slot.symbol);
     if (entry == nullptr) continue;
-    uintptr_t value = 0;
     SlotReason reason = SlotReason::kForeign;
-    const uintptr_t now = __atomic_load_n(slot.address, __ATOMIC_ACQUIRE);
-    Verdict verdict = judge(&context, entry->fn, slot, now, &value, &reason);
-    if (verdict == Verdict::kWrite && !writer.write(slot.address, now, value)) {
-      verdict = Verdict::kSkip;
-      reason = SlotReason::kProtected;
-    }
+    Verdict verdict = patch_slot(&context, entry->fn, slot, &writer, &reason);
     if (verdict == Verdict::kIgnore) continue;
     if (verdict == Verdict::kSkip) {
       record->skip(entry->fn, reason);
       continue;
     }
     ++record->patched;
-    if (record->witness == nullptr) {
-      record->witness = slot.address;
-      record->witness_value = *slot.address;
-    }
+    record->note_written(slot.address, __atomic_load_n(slot.address, __ATOMIC_RELAXED));
   }
-  record->lazy = context.had_stubs;
+  if (context.had_stubs) record->lazy = true;
+}
+
+Patcher::Verdict Patcher::patch_slot(Context* context, Fn fn, const ImportSlot& slot,
+                                     SlotWriter* writer, SlotReason* reason) {
+  uintptr_t now = __atomic_load_n(slot.address, __ATOMIC_ACQUIRE);
+  // Another thread that binds the slot at this moment changes it once; who changes it more often
+  // is left alone.
+  for (int tries = 0; tries < 3; ++tries) {
+    uintptr_t value = 0;
+    const Verdict verdict = judge(context, fn, slot, now, &value, reason);
+    if (verdict != Verdict::kWrite || writer->write(slot.address, now, value)) return verdict;
+    const uintptr_t judged = now;
+    now = __atomic_load_n(slot.address, __ATOMIC_ACQUIRE);
+    if (now == judged) break;
+  }
+  *reason = SlotReason::kProtected;
+  return Verdict::kSkip;
 }
 
 Patcher::Verdict Patcher::judge(Context* context, Fn fn, const ImportSlot& slot, uintptr_t now,
@@ -349,7 +367,9 @@ Patcher::Verdict Patcher::judge(Context* context, Fn fn, const ImportSlot& slot,
     *reason = SlotReason::kUncertainStub;
     return Verdict::kSkip;
   }
-  *reason = SlotReason::kForeign;
+  const bool was_ours = context->before.was_written(slot.address) ||
+                        context->before.skipped_for(fn, SlotReason::kOverwritten);
+  *reason = was_ours ? SlotReason::kOverwritten : SlotReason::kForeign;
   return Verdict::kSkip;
 }
 

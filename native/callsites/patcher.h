@@ -5,6 +5,8 @@
 
 namespace oom_guard {
 
+class SlotWriter;
+
 // What patched slots lead to. All but the first are for benchmarks: the books are wrong afterwards.
 enum class SlotTarget : uint8_t { kCounting, kOriginal, kCountingByUsableSize };
 
@@ -21,9 +23,12 @@ class Patcher {
 
   const char* problem() const { return problem_; }
 
-  // Patches one image that was not visited yet. The caller holds it (ImageHold). An embedded heap's
-  // patcher is given its own image only.
-  void patch(const ImageTable& images, ImageRecord* record);
+  // Patches one image that is to be visited. The caller holds it (ImageHold). `before` is what the
+  // record said until then.
+  void patch(const ImageTable& images, ImageRecord* record, const ImageRecord& before);
+  // The same for an embedded heap and its own image: its slots are not those that the record tells
+  // of, but are watched with them. Returns how many lead to the wrappers.
+  unsigned patch_embedded(const ImageTable& images, ImageRecord* record);
 
   // What slots patched from now on lead to. The caller visits all images again.
   void retarget(SlotTarget target);
@@ -33,7 +38,10 @@ class Patcher {
   struct Context;
 
   void choose_targets();
-  void patch_with(const ImageTable& images, ImageRecord* record, const ElfImage& image);
+  void patch_with(const ImageTable& images, ImageRecord* record, const ImageRecord& before,
+                  const ElfImage& image);
+  Verdict patch_slot(Context* context, Fn fn, const ImportSlot& slot, SlotWriter* writer,
+                     SlotReason* reason);
   // `now` is what the slot holds; `value` becomes what it is to hold.
   Verdict judge(Context* context, Fn fn, const ImportSlot& slot, uintptr_t now, uintptr_t* value,
                 SlotReason* reason);

@@ -133,6 +133,17 @@ void PageRanges::restore(const Removed& removed) noexcept {
   }
 }
 
+void PageRanges::restore_within(const Removed& removed, uintptr_t from, uintptr_t to) noexcept {
+  for (unsigned i = 0; i < removed.count_; ++i) {
+    Range range = removed.ranges_[i];
+    if (range.from < from) range.from = from;
+    if (range.to > to) range.to = to;
+    if (range.from < range.to && !covers(range.from)) {
+      record(range.owner, range.from, range.to - range.from);
+    }
+  }
+}
+
 uint32_t PageRanges::settled_splits() const noexcept {
   uint32_t splits = splits_.load(std::memory_order_acquire);
   for (unsigned i = 0; (splits & 1) != 0 && i < kPatience; ++i) {

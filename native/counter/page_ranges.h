@@ -47,6 +47,8 @@ class PageRanges {
   // Any part of any recorded ranges, whoever recorded them.
   void forget(uintptr_t address, size_t length, Removed* removed = nullptr) noexcept;
   void restore(const Removed& removed) noexcept;
+  // The same for what of it lies in [from, to) and has not been recorded anew meanwhile.
+  void restore_within(const Removed& removed, uintptr_t from, uintptr_t to) noexcept;
 
   // Copies all ranges, disjoint and as they stood at one moment as far as splits are concerned.
   // Returns how many; `out` has room for kCapacity.

@@ -4,13 +4,16 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include <cstdio>
 #include <new>
 
 #include "allocators/registry.h"
+#include "allocators/uncounted_loads.h"
 #include "os/os.h"
 #include "watch/heaps.h"
 #include "watch/rescanner.h"
 #include "watch/reservations.h"
+#include "watch/sampler.h"
 #include "watch/watchdog.h"
 
 namespace oom_guard {
@@ -22,6 +25,7 @@ std::atomic<bool> g_rescanner{false};
 pthread_mutex_t g_start_lock = PTHREAD_MUTEX_INITIALIZER;
 HeapSlots g_heaps;
 Reservations g_reservations;
+UncountedLoads g_uncounted_loads;
 Watchdog* g_watchdog;
 
 struct Process {
@@ -55,8 +59,10 @@ void start(bool patch, uint8_t jemalloc) {
         g_registry->forked();
         g_watchdog->forked();
         g_heaps.forked();
+        g_uncounted_loads.forked();
       });
       g_rescanner.store(start_rescanner(g_registry));
+      start_sampler_when_needed(g_registry);
       g_started.store(true, std::memory_order_release);
     }
   }
@@ -64,7 +70,15 @@ void start(bool patch, uint8_t jemalloc) {
 }
 
 void rescan() {
-  if (started()) g_registry->rescan();
+  if (!started()) return;
+  g_registry->rescan();
+  start_sampler_when_needed(g_registry);
+}
+
+void catch_up() {
+  if (!started()) return;
+  catch_up_with_loads(g_registry);
+  start_sampler_when_needed(g_registry);
 }
 
 int64_t live() {
@@ -234,6 +248,39 @@ void reservations_read(int32_t slot, ReservationTotals* out) {
   g_reservations.read(slot, out);
 }
 
+void each_gap(void (*visit)(void*, const char* what, const char* reason), void* context) {
+  if (!started()) return;
+  if (const unsigned left_out = g_registry->images_left_out()) {
+    char what[64];
+    snprintf(what, sizeof(what), "%u loaded libraries", left_out);
+    visit(context, what, "not looked at: there is room for 1024, and for paths of 1023 characters");
+  }
+  if (!rescanner_running()) {
+    visit(context, "libraries loaded by native code",
+          "found at snapshots only: the system refused the thread that looks for them");
+  }
+  if (!samples_are_taken()) {
+    visit(context, "allocators that are sampled (stats, pages)",
+          "not sampled: the system refused the thread that samples");
+  }
+}
+
+bool profiles(uint32_t index, uint64_t* bytes_per_sample) {
+  return index < allocator_count() && g_registry->profiles(index, bytes_per_sample);
+}
+
+void uncounted_add(const char* path, int64_t bytes) {
+  g_uncounted_loads.add(path, bytes);
+}
+int64_t uncounted_total() {
+  return g_uncounted_loads.total();
+}
+void uncounted_each(void (*visit)(void*, const char* path, int64_t bytes), void* context) {
+  g_uncounted_loads.each(visit, context);
+}
+
+static_assert(ImageTable::kMaxImages == 1024 && ImageRecord::kMaxPath == 1024, "as said above");
+
 }  // namespace
 }  // namespace oom_guard
 
@@ -277,6 +324,12 @@ const oom_guard::EngineApi oom_guard_engine_api = {
     oom_guard::reservations_retire,
     oom_guard::reservations_now_existing,
     oom_guard::reservations_read,
+    oom_guard::catch_up,
+    oom_guard::each_gap,
+    oom_guard::profiles,
+    oom_guard::uncounted_add,
+    oom_guard::uncounted_total,
+    oom_guard::uncounted_each,
 };
 
 namespace oom_guard {

@@ -103,9 +103,23 @@ struct EngineApi {
   void (*reservations_retire)(int32_t slot, uint64_t step, uint64_t bytes);
   void (*reservations_now_existing)(uint64_t bytes);
   void (*reservations_read)(int32_t slot, ReservationTotals* out);
+
+  // For who is about to read: like rescan, but never waits long for somebody else's load.
+  void (*catch_up)();
+  // Calls `visit` for each thing that is not counted and has no allocator or image to say it of.
+  void (*each_gap)(void (*visit)(void*, const char* what, const char* reason), void* context);
+  // Whether a jemalloc's heap profiler is on, and bytes allocated between two of its samples.
+  bool (*profiles)(uint32_t allocator, uint64_t* bytes_per_sample);
+  // What modules allocated uncounted while they were loaded, see allocators/uncounted_loads.h.
+  void (*uncounted_add)(const char* path, int64_t bytes);
+  int64_t (*uncounted_total)();
+  void (*uncounted_each)(void (*visit)(void*, const char* path, int64_t bytes), void* context);
 };
 
 constexpr uint64_t kEngineMagic = 0x6f6f6d5f67756172;  // "oom_guar"
+// To be raised whenever the signature or the meaning of anything above changes, in whatever
+// release: a copy of another version takes what it finds at its word. A new field at the end needs
+// no raise.
 constexpr uint32_t kEngineAbi = 1;
 
 // The engine that this process uses: that of the copy of the addon that was loaded first. Null when

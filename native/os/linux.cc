@@ -135,6 +135,10 @@ void wake(std::atomic<uint32_t>* word) {
   raw_futex(word, FUTEX_WAKE_PRIVATE, 1);
 }
 
+void wake_all(std::atomic<uint32_t>* word) {
+  raw_futex(word, FUTEX_WAKE_PRIVATE, INT_MAX);
+}
+
 void sleep_ms(unsigned milliseconds) {
   timespec left = {static_cast<time_t>(milliseconds / 1000),
                    static_cast<long>(milliseconds % 1000) * 1000000};

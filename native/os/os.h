@@ -21,6 +21,16 @@ bool read_rss(Rss* rss);
 // The number in a file's line "name number", as in memory.stat of a cgroup.
 bool read_stat(const char* file, const char* name, uint64_t* value);
 
+struct Mapping {
+  uintptr_t from, to;
+  bool anonymous;  // private, of no file, without a name
+};
+
+// Calls `visit` for each mapping of this process, in the order of their addresses. Those that come
+// or go meanwhile may be in it or not. Allocates nothing, keeps errno; some microseconds each ten
+// of them.
+void each_mapping(void (*visit)(void* context, const Mapping&), void* context);
+
 // Starts a detached thread with a small stack and all signals blocked. False when refused.
 bool start_thread(void* (*run)(void*), void* argument);
 
@@ -39,8 +49,9 @@ constexpr uint64_t kQuickClockMoment = 100000;
 
 // Sleeps until wake() is called on `word`, for as long as it holds `expected`, at most so long.
 void wait(std::atomic<uint32_t>* word, uint32_t expected, unsigned milliseconds);
-// Wakes the thread that waits. May be called from anywhere: allocates nothing, keeps errno.
+// Wakes one thread that waits. May be called from anywhere: allocates nothing, keeps errno.
 void wake(std::atomic<uint32_t>* word);
+void wake_all(std::atomic<uint32_t>* word);
 
 // Sleeps without waking on signals.
 void sleep_ms(unsigned milliseconds);

@@ -61,10 +61,11 @@ inline oom_guard::EngineAllocator start_counting() {
   engine().rescan();
   engine().rescan();
   // The engine's own threads give back what they were started with; then they are quiet.
-  for (Booked last, now = booked(); now.freed != last.freed || now.allocated != last.allocated;) {
+  for (Booked last, now = booked();;) {
     last = now;
     usleep(20000);
     now = booked();
+    if (now.freed == last.freed && now.allocated == last.allocated) break;
   }
   oom_guard::EngineAllocator first;
   engine().allocator(0, &first);
@@ -160,6 +161,21 @@ inline ImageReport report_of(const char* text) {
       },
       &search);
   return search.report;
+}
+
+// Whether the engine tells of something not counted in whose description `text` stands.
+inline bool tells_gap(const char* text) {
+  struct Search {
+    const char* text;
+    bool found;
+  } search = {text, false};
+  engine().each_gap(
+      [](void* context, const char* what, const char* reason) {
+        auto* to = static_cast<Search*>(context);
+        if (strstr(what, to->text) || strstr(reason, to->text)) to->found = true;
+      },
+      &search);
+  return search.found;
 }
 
 // The path of a file that lies beside the test program.

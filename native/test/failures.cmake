@@ -54,9 +54,9 @@ if(OOM_GUARD_SANITIZE)
     weak_undefined_symbol runpath_still_works fork_vfork_exec_storm fork_while_rescanning)
   if(OOM_GUARD_SANITIZE STREQUAL thread)
     # Its runtime lies in the program, whose own calls of malloc pass no slot: what is left are the
-    # libraries' calls.
+    # libraries' calls. And it takes half a minute over a thousand libraries, for a single thread.
     list(APPEND NOT_SANITIZED address_taken_import zero_failed_shrinking jemalloc_without_hooks
-      two_copies)
+      two_copies too_many_images)
   endif()
 endif()
 
@@ -86,6 +86,26 @@ failure_program(fork_vfork_exec_storm lazy_user)
 failure_test(fork_vfork_exec_storm fork_vfork_exec_storm fast)
 failure_program(fork_while_rescanning lazy_user)
 failure_test(fork_while_rescanning fork_while_rescanning fast)
+failure_library(embedded_jemalloc embedded_jemalloc.c OPTIONS -fno-inline -fsemantic-interposition
+  LINK -Wl,-z,now)
+failure_program(overwritten_slots bound_user embedded_jemalloc)
+target_sources(overwritten_slots PRIVATE ../callsites/elf_image.cc)
+failure_test(overwritten_slots overwritten_slots fast)
+failure_library(exports_nothing_library exports_nothing.c OPTIONS -fvisibility=hidden
+  LINK -Wl,--hash-style=both)
+set_target_properties(exports_nothing_library PROPERTIES OUTPUT_NAME exports_nothing)
+failure_program(exports_nothing exports_nothing_library)
+failure_test(exports_nothing exports_nothing fast)
+failure_library(calls_back calls_back.c)
+failure_program(destructors_on_our_thread calls_back)
+failure_test(destructors_on_our_thread destructors_on_our_thread fast)
+failure_program(refused_threads bound_user)
+failure_test(refused_threads refused_threads fast)
+failure_program(too_many_images bound_user embedded_jemalloc)
+failure_test(too_many_images too_many_images fast)
+failure_library(slow_constructor slow_constructor.c)
+failure_program(slow_load slow_constructor)
+failure_test(slow_load slow_load fast)
 failure_program(rescan_meanwhile bound_user)
 failure_test(rescan_meanwhile rescan_meanwhile fast)
 
@@ -220,6 +240,14 @@ target_link_libraries(page_ranges_against_model PRIVATE oom_guard_engine pthread
 target_compile_options(page_ranges_against_model PRIVATE -Wall -Wextra ${SANITIZE_FLAGS})
 target_link_options(page_ranges_against_model PRIVATE ${SANITIZE_FLAGS})
 failure_test(page_ranges_against_model page_ranges_against_model fast)
+add_executable(dropped_while_mapping dropped_while_mapping.cc ../allocators/residency.cc
+  ../counter/page_ranges.cc ../os/linux.cc ../os/linux_mappings.cc)
+target_include_directories(dropped_while_mapping PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)
+target_compile_definitions(dropped_while_mapping PRIVATE _GNU_SOURCE)
+target_link_libraries(dropped_while_mapping PRIVATE oom_guard_engine pthread)
+target_compile_options(dropped_while_mapping PRIVATE -Wall -Wextra ${SANITIZE_FLAGS})
+target_link_options(dropped_while_mapping PRIVATE ${SANITIZE_FLAGS})
+failure_test(dropped_while_mapping dropped_while_mapping fast)
 add_executable(reservations_across_threads reservations_across_threads.cc ../watch/reservations.cc
   ../os/linux.cc)
 target_include_directories(reservations_across_threads PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)
@@ -234,6 +262,8 @@ if(NOT OOM_GUARD_SANITIZE)
   failure_library(hidden_bump_lazy hidden_bump.c LINK -Wl,-z,lazy)
   failure_program(hidden_allocator_by_pages hidden_bump hidden_bump_lazy)
   failure_test(hidden_allocator_by_pages hidden_allocator_by_pages fast ARGS libhidden_bump.so)
+  add_dependencies(slow_load hidden_bump)
+  failure_test(slow_load_while_sampling slow_load fast ARGS samples)
   failure_test(hidden_allocator_by_pages_lazily_bound hidden_allocator_by_pages fast
     ARGS libhidden_bump_lazy.so)
 endif()

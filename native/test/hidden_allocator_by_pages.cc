@@ -1,6 +1,8 @@
 // An allocator inside an image, which no hook and no call site shows: its maps are noted at the
 // image's own slots, and what of them is resident is its live bytes. Below a few megabytes an image
 // only maps memory.
+#include <sys/mman.h>
+
 #include "books.h"
 
 namespace {
@@ -62,6 +64,18 @@ int main(int argc, char** argv) {
   CHECK(grow(64 * kMB), "it did not grow");
   allocate(32 * kMB);
   expect(48 * kMB, "moved and grown");
+
+  // Unmapped past the slots, so that nobody is told; then somebody else's memory stands there.
+  auto* unmap_secretly = symbol<void*(size_t, size_t)>(handle, "hidden_unmap_secretly");
+  void* gone = unmap_secretly(4 * kMB, 8 * kMB);
+  CHECK(gone != nullptr, "it was not unmapped");
+  expect(40 * kMB, "unmapped secretly");
+  void* taken = mmap(gone, 8 * kMB, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  CHECK(taken == gone, "its place is taken");
+  memset(taken, 1, 8 * kMB);
+  usleep(500000);
+  expect(40 * kMB, "somebody else's memory in its place");
   CHECK(start.live() < static_cast<int64_t>(kMB), "it was booked as well");
   return 0;
 }

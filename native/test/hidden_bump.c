@@ -2,6 +2,8 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -36,6 +38,11 @@ EXPORT int hidden_grow(size_t size) {
 // Takes a hole out of the middle.
 EXPORT int hidden_unmap(size_t from, size_t size) {
   return munmap(g_chunk + from, size) == 0;
+}
+
+// The same, past the slots. Where it was.
+EXPORT void* hidden_unmap_secretly(size_t from, size_t size) {
+  return syscall(SYS_munmap, g_chunk + from, size) == 0 ? g_chunk + from : NULL;
 }
 
 // Gives pages back as late as the kernel likes.

@@ -1,6 +1,13 @@
 // Loads a library behind Node's back and lets it allocate: `load(path)`, then `hold(bytes)`.
+// `refuseThreads()`: from then on the system gives this thread no other.
 #include <dlfcn.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <node_api.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 static void* (*late_allocate)(size_t);
 
@@ -29,8 +36,26 @@ static napi_value hold(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
+static napi_value refuse_threads(napi_env env, napi_callback_info) {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+    napi_throw_error(env, nullptr, "seccomp");
+  }
+  return nullptr;
+}
+
 NAPI_MODULE_INIT() {
   napi_value function;
+  napi_create_function(env, "refuseThreads", NAPI_AUTO_LENGTH, refuse_threads, nullptr, &function);
+  napi_set_named_property(env, exports, "refuseThreads", function);
   napi_create_function(env, "load", NAPI_AUTO_LENGTH, load, nullptr, &function);
   napi_set_named_property(env, exports, "load", function);
   napi_create_function(env, "hold", NAPI_AUTO_LENGTH, hold, nullptr, &function);

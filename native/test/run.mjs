@@ -1,12 +1,17 @@
 // Builds and runs the native tests: node native/test/run.mjs [--sanitize=address,undefined|thread]
-// [ctest arguments]. Exits with ctest's code.
+// [--fuzz-seconds=10] [ctest arguments]. Exits with ctest's code.
 import { spawnSync } from 'node:child_process';
 import os from 'node:os';
 import path from 'node:path';
 
 const native = path.join(import.meta.dirname, '..');
 const args = process.argv.slice(2);
-const sanitize = args.find((arg) => arg.startsWith('--sanitize='))?.split('=')[1] ?? '';
+const option = (name) => args.find((arg) => arg.startsWith(`--${name}=`))?.split('=')[1];
+const sanitize = option('sanitize') ?? '';
+const settings = [
+  `-DOOM_GUARD_SANITIZE=${sanitize}`,
+  `-DOOM_GUARD_FUZZ_SECONDS=${option('fuzz-seconds') ?? 10}`,
+];
 const build = path.join(native, 'build', sanitize ? `test-${sanitize.replace(',', '-')}` : 'test');
 
 function run(command, commandArgs, quiet) {
@@ -22,11 +27,11 @@ function run(command, commandArgs, quiet) {
 }
 
 const compiler = sanitize ? ['-DCMAKE_C_COMPILER=clang', '-DCMAKE_CXX_COMPILER=clang++'] : [];
-run('cmake', ['-S', native, '-B', build, `-DOOM_GUARD_SANITIZE=${sanitize}`, ...compiler], true);
+run('cmake', ['-S', native, '-B', build, ...settings, ...compiler], true);
 run('cmake', ['--build', build, '--parallel', String(os.cpus().length)], true);
 run('ctest', [
   '--test-dir',
   build,
   '--output-on-failure',
-  ...args.filter((arg) => !arg.startsWith('--sanitize=')),
+  ...args.filter((arg) => !/^--(sanitize|fuzz-seconds)=/.test(arg)),
 ]);

@@ -1,4 +1,5 @@
 /** Counted live bytes against the allocators' own statistics, over real modules, on this Node. */
+import os from 'node:os';
 import { expect, test } from 'vitest';
 import type { AuditEntry } from '../../lib/counting';
 import { expectDuckDBAgrees, expectGlibcAgrees, type WorkloadReport } from '../support/books';
@@ -23,6 +24,10 @@ test.each(['before', 'after'] as const)(
 test.each(['before', 'after'] as const)('sharp, counting started %s it', async (order) => {
   const report = await run('sharp', order);
   expectGlibcAgrees(report, report.threads);
+  // What its constructors allocated uncounted is part of the comparison.
+  for (const { label, audit } of report.steps) expect(audit[0]?.holds, label).toBe(true);
+  // Arenas stay when the threads end that they were made for: as many as glibc ever makes.
+  expect(report.steps[0]?.audit[0]?.bound).toBe(1024 * (16 + 4 * 8 * os.cpus().length));
 });
 
 describeWith('modules of test/tools', toolModule('nodejs-polars'), () => {
