@@ -46,6 +46,11 @@ export class GuardLimits {
     return this.#breaker;
   }
 
+  /** Whether they follow the container. */
+  get moves(): boolean {
+    return this.#auto !== undefined && this.bytes !== undefined;
+  }
+
   /** The arithmetic, in words. */
   get explanation(): string {
     const { bytes, explanation } = this.#limit;

@@ -109,8 +109,7 @@ export class MemoryGuard extends GuardEmitter {
       clock: this.#clock,
       enforces: this.mode === 'enforce',
       tasks: () => this.#tasks.values(),
-      reclaim: ({ usage, limit }) =>
-        this.#reclaimer.collectGarbage({ needed: Math.max(0, usage - limit) }),
+      reclaim: (pressure) => this.#reclaimFor(pressure),
       shed: (task, pressure) => this.#shed(task, pressure),
       onTrip: (task, pressure) => this.#tripped(task, pressure),
       onNoVictim: (pressure) => {
@@ -323,6 +322,15 @@ export class MemoryGuard extends GuardEmitter {
     };
   }
 
+  async #reclaimFor({ usage, limit }: Pressure): Promise<void> {
+    await this.#reclaimer.collectGarbage({ needed: Math.max(0, usage - limit) });
+    if (this.#limits.moves) {
+      // What this process and its neighbours have given back meanwhile is room for all of them.
+      await this.#reclaimer.releaseSlack();
+      this.#refreshLimit(0);
+    }
+  }
+
   #shed(task: GuardTask, { source, usage, limit }: Pressure): void {
     this.#counters.shed += 1;
     task.fail(
@@ -367,9 +375,9 @@ export class MemoryGuard extends GuardEmitter {
   }
 
   /** Where the limit follows the container. */
-  #refreshLimit(): void {
+  #refreshLimit(maxAgeMs = REFRESH_LIMIT_MS): void {
     const now = this.#clock();
-    if (now - this.#refreshedAt < REFRESH_LIMIT_MS) {
+    if (now - this.#refreshedAt < maxAgeMs) {
       return;
     }
     this.#refreshedAt = now;

@@ -77,9 +77,11 @@ export class FairSpillPool extends MemoryPool {
 
   override requestGrow(reservation: MemoryReservation, bytes: number): GrowVerdict {
     const { consumer } = reservation;
+    // Not `share`: V8 allocates for a number over 2 GiB that a function returns.
+    const share = (this.#limit - this.#unspillable) / Math.max(1, this.#spillableConsumers);
     if (
       this.reserved + bytes > this.#limit ||
-      (consumer.canSpill && reservation.consumerReserved + bytes > this.share)
+      (consumer.canSpill && reservation.consumerReserved + bytes > share)
     ) {
       return 'pool';
     }

@@ -72,7 +72,8 @@ export class ProcessLedger implements UsageLedger {
   readonly stepMs: number;
   readonly #binding: ReservationsBinding;
   readonly #slot: number;
-  #heap: HeapReading = { used: 0, limit: 0 };
+  // Always the same object: a reading leaves no garbage.
+  readonly #heap: { used: number; limit: number } = { used: 0, limit: 0 };
   #step = 0;
   #now = 0;
   #existing = 0;
@@ -209,7 +210,8 @@ export class ProcessLedger implements UsageLedger {
 
   refresh(): void {
     const { used_heap_size: used, heap_size_limit: limit } = v8.getHeapStatistics();
-    this.#heap = { used, limit };
+    this.#heap.used = used;
+    this.#heap.limit = limit;
     this.#binding.usage(used);
   }
 

@@ -443,6 +443,22 @@ describe("limit: 'auto'", () => {
     });
   });
 
+  it('is computed anew before anybody is shed for it', async () => {
+    inContainer(0, 600);
+    p.rssAnon = 600 * MIB;
+    p.liveBytes = 600 * MIB;
+    const guard = make({ limit: 'auto' });
+    const rows = hold(guard, 'rows', 500 * MIB);
+    inContainer(390, 600);
+    await pass(50);
+    expect(guard.limit).toBe(510 * MIB);
+    // The neighbour collects its garbage too.
+    onGc = () => inContainer(200, 600);
+    await pass(100);
+    expect([rows.task().shed, gcs, guard.limit]).toEqual([false, 1, 700 * MIB]);
+    expect(of('reclaim').map(({ kind }) => kind)).toEqual(['garbage', 'slack']);
+  });
+
   it("warns when V8's heap limit does not fit", () => {
     inContainer(0, 0);
     p.rssAnon = 0;
