@@ -2,6 +2,7 @@ import type { MemoryBreakerOptions } from '../breaker';
 import type { Readings } from '../counting/readings';
 import type { MemoryPool, ProcessLedgerOptions, UsageLedger } from '../pool';
 import type { Size } from '../sizes';
+import type { AdmissionOptions } from './admission-options';
 import type { VictimPolicy } from './victim';
 
 /** What a guard does: refuse and shed, only count what it would have, or, without a limit, track. */
@@ -65,6 +66,8 @@ export interface MemoryGuardOptions {
    * limit, at most 64 MiB.
    */
   spillExemption?: Size | undefined;
+  /** When `guard.admit` lets work start. Default: up to 70 % of the limit, and waiting up to 85 %. */
+  admission?: AdmissionOptions | undefined;
   /** When a task is shed. Default: over the limit at 3 checks in a row and for 100 ms. */
   breaker?: Pick<MemoryBreakerOptions, 'checks' | 'holdMs' | 'maxGapMs' | 'lowWater'> | undefined;
 }

@@ -6,6 +6,9 @@ import { createGuard } from './create';
 import type { GuardDependencies, MemoryGuardOptions } from './guard-options';
 import type { MemoryGuard } from './memory-guard';
 
+export type { AdmissionTicket } from './admission';
+export type { AdmissionOptions, AdmitRequest } from './admission-options';
+export { type AdmissionRefusal, AdmissionRefusedError } from './admission-refused';
 export type { PublishedMessage } from './channels';
 export type {
   GuardAdvisory,

@@ -12,6 +12,8 @@ import {
 import type { LeakReport, MemoryPool, MemoryReservation, SpillReport, UsageLedger } from '../pool';
 import { warnOfLeak } from '../pool/leaks';
 import { type CacheReclaim, MemoryReclaimer, type ReclaimReport } from '../reclaim';
+import { Admission, type AdmissionTicket } from './admission';
+import type { AdmitRequest } from './admission-options';
 import { traceTask } from './channels';
 import type { GuardWarning } from './events';
 import { GuardEmitter } from './guard-emitter';
@@ -62,6 +64,7 @@ export class MemoryGuard extends GuardEmitter {
   readonly #context: TaskContext;
   readonly #ledger: UsageLedger | undefined;
   readonly #guardPool: GuardPool;
+  readonly #admission: Admission;
   readonly #stops: (() => void)[] = [];
   #watchedPeak: () => number = () => 0;
   #stopWatching: (() => void) | undefined;
@@ -132,6 +135,14 @@ export class MemoryGuard extends GuardEmitter {
     };
     this.#advisory =
       setup.limits.bytes === undefined ? undefined : new RssAdvisory(dependencies.explainRss);
+    this.#admission = new Admission({
+      usage: () => this.usage(),
+      limit: () => this.limit,
+      running: () => this.#tasks.size,
+      clock: this.#clock,
+      every: dependencies.every,
+      options: options.admission,
+    });
     this.#start(setup, dependencies);
   }
 
@@ -208,6 +219,22 @@ export class MemoryGuard extends GuardEmitter {
     return task !== undefined && this.#tasks.get(task.id) === task ? task : undefined;
   }
 
+  /**
+   * Waits until work may start that will need `estimate` bytes at its peak: at once while usage, what was
+   * admitted before and this together stay under 70 % of the limit, in order of arrival up to 85 %. An
+   * idle process always admits one, and one without a limit admits all. Release the ticket when the
+   * work has ended.
+   *
+   * @throws AdmissionRefusedError (rejects with it) over 85 %, with a full queue, or after the deadline
+   * @throws StateError `ERR_OOM_GUARD_CLOSED` (rejects with it)
+   * @throws ArgumentTypeError or ArgumentRangeError (rejects with it) for what is none of the accepted
+   *   values
+   * @throws the signal's reason (rejects with it) when that has aborted
+   */
+  admit(request: AdmitRequest): Promise<AdmissionTicket> {
+    return this.#admission.admit(request);
+  }
+
   /** The running tasks, oldest first. */
   tasks(): TaskSummary[] {
     const now = this.#clock();
@@ -258,6 +285,7 @@ export class MemoryGuard extends GuardEmitter {
       return;
     }
     this.#closed = true;
+    this.#admission.close();
     for (const stop of this.#stops) {
       stop();
     }
