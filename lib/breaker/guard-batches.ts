@@ -32,19 +32,25 @@ type Source<T> = Iterable<T | PromiseLike<T>> | AsyncIterable<T>;
 type SourceIterator<T> = Iterator<T | PromiseLike<T>> | AsyncIterator<T>;
 type Step<T> = IteratorResult<T | PromiseLike<T>, unknown>;
 
+/** Something that knows what to look at: a guard, or one of its tasks. */
+export interface Watching {
+  readonly watch: GuardBatchesOptions;
+}
+
 /**
  * Passes the batches of `source` through untouched and in order, one for one, and looks at the
  * breaker between them. When that has tripped, the source is closed, that is waited for, and the
  * iteration rejects; the batch just read is dropped. What the source throws wins, and so does its
  * end. Leaving early closes the source.
  *
+ * @param options or a guard, or a task: then the iteration is the task's that it is made in, or that one's
  * @throws ArgumentTypeError `ERR_OOM_GUARD_INVALID_ARGUMENT` when `source` is not iterable
  */
 export function guardBatches<T>(
   source: Source<T>,
-  options: GuardBatchesOptions,
+  options: GuardBatchesOptions | Watching,
 ): AsyncIterableIterator<T> & AsyncDisposable {
-  return new GuardedBatches(openSource(source), options);
+  return new GuardedBatches(openSource(source), 'watch' in options ? options.watch : options);
 }
 
 /** The error of a task for which the breaker has tripped. */

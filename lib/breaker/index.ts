@@ -1,4 +1,4 @@
-export type { BatchBreaker, GuardBatchesOptions } from './guard-batches';
+export type { BatchBreaker, GuardBatchesOptions, Watching } from './guard-batches';
 export { guardBatches } from './guard-batches';
 export {
   type GuardTransformOptions,

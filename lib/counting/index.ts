@@ -13,6 +13,6 @@ export { liveBytes, pageSize, processReadings, rawLiveBytes, type Shard, shards 
 export { type HeapSnapshot, type MemoryData, MemorySnapshot, memory } from './memory';
 export type { UncountedLoad } from './modules';
 export type { ContainerReading, HeapReading, Readings, RssReading } from './readings';
-export { releaseFreeMemory } from './release';
+export { type ReleasedMemory, releaseFreeMemory } from './release';
 export { isCounting, type StartOptions, startCounting } from './start';
 export { Watchdog, type WatchdogOptions, type WatchdogReading } from './watchdog';

@@ -15,17 +15,30 @@ const LEAST_SHARE = 0.05;
 export class AutoLimit {
   readonly #readings: Pick<Readings, 'container' | 'rss' | 'usage'>;
   readonly #margin: Size | undefined;
+  readonly #totalMemory: number;
   readonly #uncounted: number[] = [];
 
-  constructor(readings: Pick<Readings, 'container' | 'rss' | 'usage'>, margin: Size | undefined) {
+  /** @param totalMemory what the machine has, bytes */
+  constructor(
+    readings: Pick<Readings, 'container' | 'rss' | 'usage'>,
+    margin: Size | undefined,
+    totalMemory: number,
+  ) {
     this.#readings = readings;
     this.#margin = margin;
+    this.#totalMemory = totalMemory;
   }
 
-  /** The limit as things stand, bytes, and how it comes about; `undefined` without a container. */
+  /**
+   * The limit as things stand, bytes, and how it comes about; `undefined` without a container, or with
+   * one that may have more than the machine has.
+   */
   compute(): (GuardLimit & { readonly bytes: number; readonly margin: number }) | undefined {
     const container = this.#readings.container();
-    return container?.limit === undefined ? undefined : this.#within(container, container.limit);
+    const limit = container?.limit;
+    return container === undefined || limit === undefined || limit > this.#totalMemory
+      ? undefined
+      : this.#within(container, limit);
   }
 
   #within(container: ContainerReading, limit: number) {

@@ -61,6 +61,8 @@ export function createGuard(
       warnings.push({ code: 'ERR_OOM_GUARD_UNAVAILABLE', message });
     }
   }
+  // What exists already is counted by now, and no longer part of what is not.
+  limits.refresh();
   return new MemoryGuard(
     { mode: limits.bytes === undefined ? 'track' : (mode ?? 'enforce'), limits, warnings },
     options,

@@ -38,10 +38,10 @@ export interface GuardRefusal {
   /** False in `observe` mode: it was granted. */
   readonly enforced: boolean;
   /**
-   * The least limit that would have let it pass, bytes: the guard's or the pool's; for `'heap'` and
-   * `'container'`, V8's or the container's own. `undefined` where it cannot be told.
+   * The least limit of the check that said no that would have let it pass, bytes: of what the error
+   * names as its limit, so for `'heap'` the share of V8's own and for `'container'` less the margin.
    */
-  readonly wouldPassAt: number | undefined;
+  readonly wouldPassAt: number;
 }
 
 /** A task was shed, or in `observe` mode would have been. */

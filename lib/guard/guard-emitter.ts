@@ -18,8 +18,12 @@ export class GuardEmitter extends EventEmitter<GuardEvents> {
     return this.listenerCount(event) > 0 || hasSubscribers(event);
   }
 
-  /** A listener that throws must not leave a pool or a reclaim half done: it throws on its own. */
-  protected tell<K extends keyof GuardEvents>(event: K, argument: GuardEvents[K][0]): void {
+  /**
+   * `argument` is only made when it is told: refusals may come by the million.
+   *
+   * A listener that throws must not leave a pool or a reclaim half done: it throws on its own.
+   */
+  protected tell<K extends keyof GuardEvents>(event: K, make: () => GuardEvents[K][0]): void {
     if (!this.heard(event)) {
       return;
     }
@@ -27,6 +31,7 @@ export class GuardEmitter extends EventEmitter<GuardEvents> {
     if (suppressed === undefined) {
       return;
     }
+    const argument = make();
     publish(event, { ...argument, guard: this, suppressed });
     try {
       (this as EventEmitter).emit(event, argument);
@@ -40,7 +45,7 @@ export class GuardEmitter extends EventEmitter<GuardEvents> {
   /** Without a listener: a warning of the process. */
   protected warn(warning: GuardWarning): void {
     if (this.listenerCount('warning') > 0) {
-      this.tell('warning', warning);
+      this.tell('warning', () => warning);
     } else if (warning.code !== 'ERR_OOM_GUARD_TRACK_ONLY') {
       // Outside a container tracking only is what everybody has; that is not worth a line each.
       process.emitWarning(warning.message, { type: 'OomGuardWarning', code: warning.code });

@@ -26,7 +26,7 @@ export class GuardLimits {
     const { limit, readings, containerMargin, totalMemory } = options;
     this.#options = options;
     if (limit === 'auto') {
-      this.#auto = new AutoLimit(readings, containerMargin);
+      this.#auto = new AutoLimit(readings, containerMargin, totalMemory);
       const computed = this.#auto.compute();
       this.#limit = computed ?? NO_LIMIT;
       this.#breaker = this.#breakerOf(computed?.bytes, computed?.margin);
@@ -44,6 +44,11 @@ export class GuardLimits {
   /** Usage over which tasks are shed, bytes; never less than {@link bytes}. */
   get breaker(): number | undefined {
     return this.#breaker;
+  }
+
+  /** What a percentage of the limit is taken of where there is none, bytes: the machine's memory. */
+  get orWhole(): number {
+    return this.bytes ?? this.#options.totalMemory;
   }
 
   /** Whether they follow the container. */

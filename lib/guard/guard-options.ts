@@ -80,7 +80,7 @@ export interface GuardDependencies {
   /** What all isolates of the process share; `undefined` where that is not possible. */
   ledger?: ((options: ProcessLedgerOptions) => UsageLedger | undefined) | undefined;
   /** Gives freed memory back to the kernel, off this thread. */
-  releaseFreeMemory: () => Promise<void>;
+  releaseFreeMemory: () => Promise<unknown>;
   /** Milliseconds, monotonic. */
   clock: () => number;
   /** What the machine has, bytes. */

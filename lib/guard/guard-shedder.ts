@@ -53,7 +53,7 @@ export function makeShedder(
     usage: () => readings.heap().used,
     clock,
   });
-  const limit = limits.bytes ?? 0;
+  const limit = limits.orWhole;
   const { victimFloor = Math.floor(limit * DEFAULT_VICTIM_FLOOR_RATIO) } = options;
   const container = new ContainerPressure(() => readings.container(), options.containerMargin);
   const shedder = new Shedder({

@@ -82,7 +82,12 @@ export class GuardTask {
   get attributed(): number {
     let bytes = 0;
     for (const read of this.#attributed) {
-      bytes += read();
+      // It decides who is shed: what it cannot tell must not keep that from being decided.
+      try {
+        bytes += read() || 0;
+      } catch {
+        bytes += 0;
+      }
     }
     return bytes;
   }
@@ -127,6 +132,8 @@ export class GuardTask {
     // The name as given is checked before it is put together with the task's.
     const qualified = typeof name === 'string' && name !== '' ? `${this.name}/${name}` : name;
     const reservation = new MemoryConsumer(qualified, options).register(this.#context.pool);
+    // Once it is shed it waits for nothing any more.
+    reservation.cancelWith = () => this.signal;
     if (this.#reservations.size >= this.#sweepAt) {
       this.#forgetClosed();
     }

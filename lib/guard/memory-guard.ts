@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { BatchBreaker, MemoryBreaker } from '../breaker';
+import type { BatchBreaker, GuardBatchesOptions, MemoryBreaker } from '../breaker';
 import type { Readings } from '../counting/readings';
 import {
   ArgumentTypeError,
@@ -16,6 +16,7 @@ import { Admission, type AdmissionTicket } from './admission';
 import type { AdmitRequest } from './admission-options';
 import { traceTask } from './channels';
 import type { GuardWarning } from './events';
+import { FutileReclaim } from './futile-reclaim';
 import { GuardEmitter } from './guard-emitter';
 import type { GuardLimits } from './guard-limits';
 import type { GuardDependencies, GuardMode, MemoryGuardOptions } from './guard-options';
@@ -33,7 +34,17 @@ const WATCH_MS = 10;
 const REFRESH_LIMIT_MS = 250;
 const DEFAULT_PENDING_MS = 1000;
 
-const running = new AsyncLocalStorage<GuardTask>();
+/** The task that code runs in, and those around it, which may be of other guards. */
+interface Running {
+  readonly task: GuardTask;
+  readonly around: Running | undefined;
+}
+
+const running = new AsyncLocalStorage<Running>();
+
+const NO_TASK: GuardBatchesOptions = {
+  breaker: { check: () => false, limit: Number.POSITIVE_INFINITY, lastUsage: 0 },
+};
 
 /** What the factory has found out before there is a guard. */
 export interface GuardSetup {
@@ -65,6 +76,7 @@ export class MemoryGuard extends GuardEmitter {
   readonly #ledger: UsageLedger | undefined;
   readonly #guardPool: GuardPool;
   readonly #admission: Admission;
+  readonly #futile = new FutileReclaim();
   readonly #stops: (() => void)[] = [];
   #watchedPeak: () => number = () => 0;
   #stopWatching: (() => void) | undefined;
@@ -101,7 +113,8 @@ export class MemoryGuard extends GuardEmitter {
       ledger: this.#ledger,
       dependencies,
       observer: {
-        refused: (source, reservation, bytes) => this.#refused(source, reservation, bytes),
+        refused: (source, reservation, bytes, existing) =>
+          this.#refused(source, reservation, bytes, existing),
         spilled: (report) => this.#spilled(report),
         leaked: (report) => this.#leaked(report),
       },
@@ -117,9 +130,9 @@ export class MemoryGuard extends GuardEmitter {
       onTrip: (task, pressure) => this.#tripped(task, pressure),
       onNoVictim: (pressure) => {
         this.#counters.noVictim += 1;
-        this.tell('noVictim', pressure);
+        this.tell('noVictim', () => pressure);
       },
-      onRecover: (pressure, ms) => this.tell('recover', { ...pressure, ms }),
+      onRecover: (pressure, ms) => this.tell('recover', () => ({ ...pressure, ms })),
       onVictimError: (error) =>
         this.warn({
           code: 'ERR_OOM_GUARD_CALLBACK',
@@ -199,11 +212,14 @@ export class MemoryGuard extends GuardEmitter {
     this.#tasks.set(task.id, task);
     this.#watchTasks();
     try {
-      return await traceTask(() => running.run(task, async () => fn(task)), {
-        guard: this,
-        id: task.id,
-        name,
-      });
+      return await traceTask(
+        () => running.run({ task, around: running.getStore() }, async () => fn(task)),
+        {
+          guard: this,
+          id: task.id,
+          name,
+        },
+      );
     } catch (error) {
       throw task.shed && !isResourcesExhausted(error) ? withCause(task.error, error) : error;
     } finally {
@@ -215,8 +231,18 @@ export class MemoryGuard extends GuardEmitter {
 
   /** The task of this guard that the calling code runs in, across awaits and callbacks. */
   currentTask(): GuardTask | undefined {
-    const task = running.getStore();
-    return task !== undefined && this.#tasks.get(task.id) === task ? task : undefined;
+    for (let at = running.getStore(); at !== undefined; at = at.around) {
+      if (this.#tasks.get(at.task.id) === at.task) return at.task;
+    }
+    return undefined;
+  }
+
+  /**
+   * What `guardBatches` and guarded streams look at that are given the guard: the task that they are
+   * made in. Outside of all tasks nothing is shed.
+   */
+  get watch(): GuardBatchesOptions {
+    return this.currentTask()?.watch ?? NO_TASK;
   }
 
   /**
@@ -351,7 +377,11 @@ export class MemoryGuard extends GuardEmitter {
   }
 
   async #reclaimFor({ usage, limit }: Pressure): Promise<void> {
-    await this.#reclaimer.collectGarbage({ needed: Math.max(0, usage - limit) });
+    // Again and again for nothing would be dearer than what it is there to avoid.
+    if (this.#futile.worthTrying(usage, this.#clock())) {
+      const report = await this.#reclaimer.collectGarbage({ needed: Math.max(0, usage - limit) });
+      if (!report.suppressed) this.#futile.tried(usage, this.#readings.usage(), this.#clock());
+    }
     if (this.#limits.moves) {
       // What this process and its neighbours have given back meanwhile is room for all of them.
       await this.#reclaimer.releaseSlack();
@@ -380,7 +410,15 @@ export class MemoryGuard extends GuardEmitter {
   #tripped({ id, name, reserved }: TaskSummary, { source, usage, limit }: Pressure): void {
     this.#counters.trips += 1;
     const enforced = this.mode === 'enforce';
-    this.tell('trip', { task: name, id, reserved, source, usage, limit, enforced });
+    this.tell('trip', () => ({
+      task: name,
+      id,
+      reserved,
+      source,
+      usage,
+      limit,
+      enforced,
+    }));
   }
 
   #watchTasks(): void {
@@ -439,12 +477,13 @@ export class MemoryGuard extends GuardEmitter {
     const { total } = this.#readings.rss();
     this.#counters.peakRss = Math.max(this.#counters.peakRss, total);
     const { bytes } = this.#limits;
+    // Explaining it reads all page tables.
     const due =
-      bytes === undefined
+      bytes === undefined || !this.heard('advisory')
         ? undefined
         : this.#advisory?.sample({ rss: total, usage, limit: bytes }, this.#clock());
     if (due !== undefined) {
-      this.tell('advisory', due);
+      this.tell('advisory', () => due);
     }
     // While tasks run somebody else does.
     if (this.#tasks.size === 0) {
@@ -452,21 +491,30 @@ export class MemoryGuard extends GuardEmitter {
     }
   }
 
-  #refused(source: RefusalSource, reservation: MemoryReservation, bytes: number): void {
+  #refused(
+    source: RefusalSource,
+    reservation: MemoryReservation,
+    bytes: number,
+    existing: number,
+  ): void {
     this.#counters.refusals[source] += 1;
     // A refusal by tryGrow may be one of millions: no event without a listener.
-    if (this.heard('refuse')) {
+    if (!this.heard('refuse')) {
+      return;
+    }
+    this.tell('refuse', () => {
       const { measured } = (this.#guardPool.real ?? this.pool).refusalFigures(source, reservation);
       const enforced = this.mode === 'enforce';
-      this.tell('refuse', {
+      const needed = source === 'pool' ? bytes : bytes - existing;
+      return {
         source,
         consumer: `${reservation.consumer.name}#${reservation.consumer.id}`,
         requested: bytes,
         enforced,
         // What was only observed is booked by now.
-        wouldPassAt: enforced ? measured + bytes : measured,
-      });
-    }
+        wouldPassAt: enforced ? measured + needed : measured,
+      };
+    });
   }
 
   #spilled({ error, freed }: SpillReport): void {
@@ -480,7 +528,7 @@ export class MemoryGuard extends GuardEmitter {
 
   #leaked(report: LeakReport): void {
     if (this.listenerCount('leak') > 0) {
-      this.tell('leak', report);
+      this.tell('leak', () => report);
     } else {
       warnOfLeak(report);
     }
@@ -488,7 +536,7 @@ export class MemoryGuard extends GuardEmitter {
 
   #reclaimed(report: ReclaimReport): void {
     this.#counters.reclaims[report.kind] += 1;
-    this.tell('reclaim', report);
+    this.tell('reclaim', () => report);
     if (report.kind === 'cache' && report.error !== undefined) {
       this.warn({
         code: 'ERR_OOM_GUARD_CALLBACK',

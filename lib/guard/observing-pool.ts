@@ -15,7 +15,7 @@ export class ObservingPool extends MemoryPoolDecorator {
     const verdict = this.inner.requestGrow(reservation, bytes, alreadyAllocated);
     if (verdict !== 'granted') {
       this.inner.overcommit(reservation, bytes, alreadyAllocated);
-      this.observer?.refused(verdict, reservation, bytes);
+      this.observer?.refused(verdict, reservation, bytes, alreadyAllocated);
     }
     return 'granted';
   }

@@ -43,7 +43,10 @@ export interface ShedderOptions {
 /** From the first trip until usage is low again. */
 interface Episode {
   readonly since: number;
+  /** That there is nobody to shed. */
   told: boolean;
+  /** Anything at all: where garbage was enough nobody has heard of it. */
+  spoken: boolean;
 }
 
 /**
@@ -66,9 +69,11 @@ export class Shedder {
   /** Between two batches of `task`: whether that has to fail. */
   check(task: GuardTask): boolean | Promise<boolean> {
     if (task.shed) return true;
+    // An iteration that outlives its task is nobody's.
+    if (task.ended) return false;
     const now = this.#options.clock();
     if (now - this.#readAt >= READ_MS) this.#look(now, task);
-    if (this.#wanted !== undefined) this.#takeNext(task);
+    if (this.#wanted !== undefined) this.#takeNext(task, this.#wanted);
     return this.#deciding?.then(() => task.shed) ?? task.shed;
   }
 
@@ -91,14 +96,16 @@ export class Shedder {
 
   #trip({ source, breaker }: WatchedLimit, now: number, task: GuardTask | undefined): void {
     const first = !this.#episodes.has(source);
-    if (first) this.#episodes.set(source, { since: now, told: false });
+    if (first) this.#episodes.set(source, { since: now, told: false, spoken: false });
     if (!this.#options.enforces) {
       if (first) this.#tell({ source, usage: breaker.lastUsage, limit: breaker.limit }, task);
       return;
     }
-    this.#deciding = this.#decide({ source, breaker }, task).finally(() => {
-      this.#deciding = undefined;
-    });
+    this.#deciding = this.#decide({ source, breaker }, task)
+      .catch(this.#options.onVictimError)
+      .finally(() => {
+        this.#deciding = undefined;
+      });
   }
 
   async #decide({ source, breaker }: WatchedLimit, task: GuardTask | undefined): Promise<void> {
@@ -125,27 +132,26 @@ export class Shedder {
     for (const task of this.#options.tasks()) if (!task.shed) tasks.set(task.id, task);
     const now = this.#options.clock();
     const summaries = [...tasks.values()].map((task) => task.summary(now));
-    let chosen: TaskSummary | undefined;
-    if (typeof victim === 'function') {
-      try {
-        chosen = victim(summaries, pressure);
-      } catch (error) {
-        this.#options.onVictimError(error);
-        chosen = largestTask(summaries, victimFloor);
-      }
-    } else {
+    let chosen: TaskSummary | null | undefined;
+    try {
+      chosen =
+        typeof victim === 'function'
+          ? victim(summaries, pressure)
+          : largestTask(summaries, victimFloor);
+    } catch (error) {
+      this.#options.onVictimError(error);
       chosen = largestTask(summaries, victimFloor);
     }
-    return chosen === undefined ? undefined : tasks.get(chosen.id);
+    const id = chosen?.id;
+    return id === undefined ? undefined : tasks.get(id);
   }
 
-  #takeNext(task: GuardTask): void {
-    const pressure = this.#wanted as Pressure;
+  #takeNext(task: GuardTask, pressure: Pressure): void {
     this.#wanted = undefined;
-    const { breaker } = this.#options.watched.find(
-      ({ source }) => source === pressure.source,
-    ) as WatchedLimit;
-    if (breaker.over) this.#shed(task, pressure);
+    const watched = this.#options.watched.find(({ source }) => source === pressure.source);
+    if (watched?.breaker.over !== true) return;
+    if (this.#options.enforces) this.#shed(task, pressure);
+    else this.#onTrip(task, pressure);
   }
 
   #shed(task: GuardTask, pressure: Pressure): void {
@@ -153,20 +159,36 @@ export class Shedder {
     this.#settledAt = now + this.#options.settleMs;
     const summary = task.summary(now);
     this.#options.shed(task, pressure);
+    this.#spoken(pressure.source);
     this.#options.onTrip(summary, pressure);
+  }
+
+  #onTrip(task: GuardTask, pressure: Pressure): void {
+    this.#spoken(pressure.source);
+    this.#options.onTrip(task.summary(this.#options.clock()), pressure);
+  }
+
+  #spoken(source: Pressure['source']): void {
+    const episode = this.#episodes.get(source);
+    if (episode !== undefined) episode.spoken = true;
   }
 
   /** What would have been done. */
   #tell(pressure: Pressure, task: GuardTask | undefined): void {
+    if (this.#options.victim === 'next' && task === undefined) {
+      this.#wanted = pressure;
+      return;
+    }
     const chosen = this.#options.victim === 'next' ? task : this.#choose(pressure);
     if (chosen === undefined) this.#noVictim(pressure);
-    else this.#options.onTrip(chosen.summary(this.#options.clock()), pressure);
+    else this.#onTrip(chosen, pressure);
   }
 
   #noVictim(pressure: Pressure): void {
     const episode = this.#episodes.get(pressure.source);
     if (episode === undefined || episode.told) return;
     episode.told = true;
+    episode.spoken = true;
     this.#options.onNoVictim(pressure);
   }
 
@@ -174,7 +196,8 @@ export class Shedder {
     const episode = this.#episodes.get(source);
     if (episode === undefined) return;
     this.#episodes.delete(source);
-    this.#wanted = undefined;
+    if (this.#wanted?.source === source) this.#wanted = undefined;
+    if (!episode.spoken) return;
     const { lastUsage: usage, limit } = breaker;
     this.#options.onRecover({ source, usage, limit }, now - episode.since);
   }

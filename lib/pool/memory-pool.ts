@@ -371,11 +371,11 @@ export abstract class MemoryPool {
   }
 
   #refuse(
-    { reservation, bytes }: GrowRequest,
+    { reservation, bytes, alreadyAllocated }: GrowRequest,
     source: RefusalSource,
     spills: readonly SpillReport[],
   ): ResourcesExhaustedError {
-    this.observer?.refused(source, reservation, bytes);
+    this.observer?.refused(source, reservation, bytes, alreadyAllocated);
     const { limit, measured, live } = this.refusalFigures(source, reservation);
     const errors = spills.filter(({ error }) => error !== undefined).map(({ error }) => error);
     return new ResourcesExhaustedError({

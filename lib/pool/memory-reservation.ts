@@ -31,6 +31,8 @@ export class MemoryReservation {
   #closed = false;
   /** For the pool that measures: what it granted here and has not seen as allocated. */
   grants: GrantsOf | undefined;
+  /** For whoever it belongs to: what ends the waiting of its `grow`, beside the caller's signal. */
+  cancelWith: (() => AbortSignal) | undefined;
 
   /** Use {@link MemoryConsumer.register}. */
   constructor(consumer: MemoryConsumer, pool: MemoryPool, collected?: Holding) {
@@ -85,7 +87,7 @@ export class MemoryReservation {
     if (verdict === 'granted') {
       return true;
     }
-    this.#pool.observer?.refused(verdict, this, bytes);
+    this.#pool.observer?.refused(verdict, this, bytes, alreadyAllocated);
     return false;
   }
 
@@ -104,8 +106,7 @@ export class MemoryReservation {
   async grow(bytes: number, options?: WaitOptions): Promise<void> {
     const alreadyAllocated = this.#check(bytes, options);
     const pool = this.#pool;
-    const patience = Patience.of(options, pool.clock);
-    patience?.start();
+    Patience.of(options, pool.clock)?.start();
     if (bytes === 0) {
       return;
     }
@@ -113,6 +114,8 @@ export class MemoryReservation {
     if (!pool.mustQueue() && this.#attempt(bytes, alreadyAllocated) === 'granted') {
       return;
     }
+    const patience = Patience.of(this.#waitOptions(options), pool.clock);
+    patience?.start();
     await pool.makeRoom({
       reservation: this,
       bytes,
@@ -240,7 +243,9 @@ export class MemoryReservation {
   /** A new, empty reservation of the same consumer in the same pool. */
   newEmpty(): MemoryReservation {
     this.#checkOpen('newEmpty');
-    return new MemoryReservation(this.consumer, this.#pool);
+    const sibling = new MemoryReservation(this.consumer, this.#pool);
+    sibling.cancelWith = this.cancelWith;
+    return sibling;
   }
 
   /** Gives everything back; the reservation can be used again. Returns how many bytes it held. */
@@ -277,6 +282,15 @@ export class MemoryReservation {
   /** The same as {@link close}. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.close();
+  }
+
+  #waitOptions(options: WaitOptions | undefined): WaitOptions | undefined {
+    const own = this.cancelWith?.();
+    if (own === undefined) {
+      return options;
+    }
+    const signal = options?.signal === undefined ? own : AbortSignal.any([options.signal, own]);
+    return { ...options, signal };
   }
 
   #attempt(bytes: number, alreadyAllocated: number): GrowVerdict {

@@ -27,8 +27,17 @@ export interface LeakReport {
 
 /** Told what a pool decides. Must not throw and must not call back into the pool. */
 export interface PoolObserver {
-  /** A `tryGrow` was refused, or a `grow` failed for good. Called on the hot path. */
-  refused(source: RefusalSource, reservation: MemoryReservation, bytes: number): void;
+  /**
+   * A `tryGrow` was refused, or a `grow` failed for good. Called on the hot path.
+   *
+   * @param existing how many of the bytes exist already
+   */
+  refused(
+    source: RefusalSource,
+    reservation: MemoryReservation,
+    bytes: number,
+    existing: number,
+  ): void;
   /** A spill callback has ended. */
   spilled(report: SpillReport): void;
   /** A reservation was collected as garbage without being closed. Default: a process warning. */

@@ -4,7 +4,8 @@ import type { ConsumerAccount } from './consumer-registry';
 import type { SpillReport } from './pool-observer';
 
 interface SpillScope {
-  readonly account: ConsumerAccount;
+  /** Whose callback it is; `undefined` for what is not a consumer's, such as emptying a cache. */
+  readonly account: ConsumerAccount | undefined;
   running: boolean;
   /** It asked for room that only spilling could have made. */
   recursed: boolean;
@@ -40,6 +41,29 @@ export function noteRecursion(): void {
   }
 }
 
+/**
+ * Runs what a reclaim waits for. As in a spill callback, what it asks for is granted or refused at once:
+ * whoever waits for room waits for it.
+ */
+export async function runForRoom<T>(work: () => Promise<T>): Promise<T> {
+  const scope: SpillScope = { account: undefined, running: true, recursed: false };
+  running += 1;
+  try {
+    return await scopes.run(scope, work);
+  } finally {
+    leave(scope);
+  }
+}
+
+function leave(scope: SpillScope): void {
+  scope.running = false;
+  running -= 1;
+  if (running === 0) {
+    // While it is in use, Node 20 makes every promise of the process more expensive.
+    scopes.disable();
+  }
+}
+
 /** Runs one consumer's spill callback; never throws what that throws. */
 export async function spillConsumer(
   account: ConsumerAccount,
@@ -54,12 +78,7 @@ export async function spillConsumer(
   } catch (thrown) {
     error = thrown ?? new Error(`the callback threw ${String(thrown)}`);
   } finally {
-    scope.running = false;
-    running -= 1;
-    if (running === 0) {
-      // While it is in use, Node 20 makes every promise of the process more expensive.
-      scopes.disable();
-    }
+    leave(scope);
   }
   return {
     consumer: `${account.consumer.name}#${account.consumer.id}`,

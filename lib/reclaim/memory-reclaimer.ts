@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Readings } from '../counting/readings';
 import type { Reclaimer, ReclaimOptions } from '../pool/reclaimer';
+import { runForRoom } from '../pool/spill';
 import { collectGarbage } from './garbage';
 import { LimitedRun } from './limited-run';
 
@@ -25,13 +26,32 @@ export interface ReclaimReport {
   readonly error: unknown;
 }
 
-/** Empties a cache, or some of it. What it does with its values may be asynchronous. */
+/** For how long a cache that is being emptied is waited for, ms. It may go on afterwards. */
+const CACHE_MS = 1000;
+
+async function withinTime(empty: CacheReclaim): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`it takes more than ${CACHE_MS} ms`)), CACHE_MS);
+    timer.unref();
+  });
+  try {
+    await Promise.race([empty(), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/**
+ * Empties a cache, or some of it. It may be asynchronous, for up to a second. Like a spill callback it
+ * gets what it asks a pool for at once or not at all.
+ */
 export type CacheReclaim = () => unknown;
 
 /** Options of {@link MemoryReclaimer}. */
 export interface MemoryReclaimerOptions {
   /** Gives freed memory back to the kernel, off this thread. */
-  trim: () => Promise<void>;
+  trim: () => Promise<unknown>;
   /** A major collection of this isolate. Default {@link collectGarbage}. */
   gc?: (() => void) | undefined;
   readings: Pick<Readings, 'live' | 'rss' | 'heap'>;
@@ -124,7 +144,9 @@ export class MemoryReclaimer implements Reclaimer {
   }
 
   async #emptyCaches(): Promise<void> {
-    const results = await Promise.allSettled([...this.#caches].map(async (empty) => empty()));
+    const results = await runForRoom(() =>
+      Promise.allSettled([...this.#caches].map((empty) => withinTime(empty))),
+    );
     const errors = results.flatMap((result) =>
       result.status === 'rejected' ? [result.reason as unknown] : [],
     );
@@ -140,7 +162,7 @@ export class MemoryReclaimer implements Reclaimer {
 
   async #measured(
     kind: ReclaimReport['kind'],
-    reclaim: () => Promise<void>,
+    reclaim: () => Promise<unknown>,
   ): Promise<ReclaimReport> {
     const start = this.#clock();
     const liveBefore = this.#readings.live();

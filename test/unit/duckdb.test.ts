@@ -288,6 +288,113 @@ describe('the governor', () => {
     await governor?.tick();
   });
 
+  it('reserves floors of an odd number of bytes', async () => {
+    const { stats, tick } = await bound({ floor: 100 * MIB + 1 });
+    const stiff = new MemoryConsumer('stiff').register(guard.pool);
+    await stiff.grow(420 * MIB, { alreadyAllocated: 420 * MIB });
+    p.liveBytes += 420 * MIB;
+    await governor?.enter();
+    expect(stats()).toMatchObject({ threads: 1, floor: 50 * MIB + 1 });
+    expect(guard.pool.reserved).toBe(470 * MIB + 1);
+    database.use(77 * MIB + 12345);
+    for (let i = 0; i < 30; i++) await tick();
+    expect(governor?.closed).toBe(false);
+    expect(stats().lastError).toBe(undefined);
+    governor?.leave();
+    stiff.close();
+  });
+
+  it('has all threads again when no query runs any more', async () => {
+    const { stats } = await bound();
+    const stiff = new MemoryConsumer('stiff').register(guard.pool);
+    await stiff.grow(440 * MIB, { alreadyAllocated: 440 * MIB });
+    p.liveBytes += 440 * MIB;
+    await governor?.enter();
+    expect(stats().threads).toBe(1);
+    governor?.leave();
+    await settled(() => stats().threads === 2);
+    stiff.close();
+  });
+
+  it('is not lowered again by a spill that was asked for while it was closed', async () => {
+    await bound();
+    database.use(300 * MIB);
+    await governor?.tick();
+    const rows = new MemoryConsumer('rows').register(guard.pool);
+    const growing = rejection(rows.grow(250 * MIB));
+    const closing = governor?.close();
+    await Promise.all([growing, closing]);
+    expect(database.settings.memory_limit).toMatch(/^1972308\dKiB$/);
+    rows.close();
+  });
+
+  it('gives the threads back even where the limit cannot be restored', async () => {
+    const { stats } = await bound();
+    const stiff = new MemoryConsumer('stiff').register(guard.pool);
+    await stiff.grow(440 * MIB, { alreadyAllocated: 440 * MIB });
+    p.liveBytes += 440 * MIB;
+    await governor?.enter();
+    database.pinned = 1e15;
+    await governor?.close();
+    expect(database.settings.threads).toBe('2');
+    expect(stats().lastError).toMatchObject({
+      message: expect.stringContaining('Failed to change'),
+    });
+    stiff.close();
+  });
+
+  it('lets queries run once it is closed', async () => {
+    const { stats } = await bound();
+    await governor?.close();
+    const c = connection();
+    const result = runGuarded(c, 'SELECT 1', { governor: governor as DuckDBGovernor });
+    await settled(() => c.runs === 1);
+    c.finish();
+    expect(await result).toBe('ok: SELECT 1');
+    expect(stats().threads).toBe(2);
+  });
+
+  it('follows a limit of the guard that moves: floor, ceiling and headroom are shares of it', async () => {
+    guard.close();
+    let container = 1000 * MIB;
+    p.rssAnon = 0;
+    p.setContainer(container, 0);
+    const timers: (() => void)[] = [];
+    guard = createGuard(
+      { limit: 'auto', readings: p, clock: p.clock },
+      {
+        startCounting: () => ({ available: true }),
+        readings: p,
+        releaseFreeMemory: async () => undefined,
+        clock: p.clock,
+        totalMemory: () => 16_384 * MIB,
+        every: (_ms, fn) => {
+          timers.push(fn);
+          return () => undefined;
+        },
+        later: () => () => undefined,
+      },
+    );
+    const { stats, tick } = await bound({ floor: undefined, ceiling: undefined, headroom: '5%' });
+    expect(stats()).toMatchObject({ floor: 250 * MIB, memoryLimit: 675 * MIB });
+    container = 800 * MIB;
+    p.setContainer(1000 * MIB, container);
+    p.now += 1000;
+    for (const fn of timers) fn();
+    expect(guard.limit).toBe(100 * MIB);
+    await tick();
+    await tick();
+    expect(stats()).toMatchObject({ floor: 60 * MIB, memoryLimit: 75 * MIB });
+  });
+
+  it('a ceiling under the usual floor holds; one under a floor that was given is refused', async () => {
+    const { stats } = await bound({ floor: undefined, ceiling: 50 * MIB });
+    expect(stats()).toMatchObject({ floor: 50 * MIB, memoryLimit: 50 * MIB });
+    expect(await rejection(govern({ floor: 60 * MIB, ceiling: 50 * MIB }))).toMatchObject({
+      code: 'ERR_OOM_GUARD_INVALID_ARGUMENT',
+    });
+  });
+
   it('may be closed while others are asked to yield', async () => {
     await bound();
     let finish: () => void = () => undefined;
@@ -508,6 +615,27 @@ describe('runGuarded', () => {
     c.finish();
     expect(await result).toBe('ok: SELECT 1');
     expect(stats().running).toBe(0);
+  });
+
+  it('learns from a query that it does not run again, too', async () => {
+    const { enter, stats } = await entered();
+    const c = connection([new Error(OUT_OF_MEMORY)]);
+    const result = rejection(runGuarded(c, 'SELECT 1', { governor: enter }));
+    await settled(() => c.runs === 1);
+    c.finish();
+    await result;
+    expect(stats()).toMatchObject({ failedQueries: 1, floor: 150 * MIB });
+  });
+
+  it('waits for room no longer than it says, and not for a task that was shed', async () => {
+    const { enter } = await entered();
+    const stiff = new MemoryConsumer('stiff').register(guard.pool);
+    await stiff.grow(450 * MIB, { alreadyAllocated: 450 * MIB });
+    const begun = p.now;
+    await enter.enter({ deadlineMs: 5000 });
+    expect(p.now - begun).toBeLessThanOrEqual(5100);
+    enter.leave();
+    stiff.close();
   });
 
   it('fails after the second time', async () => {

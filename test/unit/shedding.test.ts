@@ -1,6 +1,7 @@
 /** Who is shed, when, and what is tried first. Every failure that others reported has a test here. */
 import diagnosticsChannel from 'node:diagnostics_channel';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { guardBatches } from '../../lib/breaker';
 import { isResourcesExhausted, ResourcesExhaustedError } from '../../lib/errors';
 import { createGuard } from '../../lib/guard/create';
 import type { GuardEvents } from '../../lib/guard/events';
@@ -167,6 +168,68 @@ describe('the victim', () => {
     expect(of('warning')).toMatchObject([{ code: 'ERR_OOM_GUARD_CALLBACK' }]);
   });
 
+  it.each([
+    ['null', () => null as never],
+    ['a task that is none', () => ({ id: -1 }) as never],
+  ])('is nobody for a function that returns %s', async (_name, victim) => {
+    const guard = make({ victim });
+    const rows = hold(guard, 'rows', 500);
+    p.liveBytes = 1001;
+    await pass(300);
+    expect(rows.task().shed).toBe(false);
+    expect(of('noVictim')).toHaveLength(1);
+  });
+
+  it('is chosen even if what a task holds cannot be told', async () => {
+    const guard = make();
+    const rows = hold(guard, 'rows', 500);
+    rows.task().attribute(() => {
+      throw new Error('gone');
+    });
+    rows.task().attribute(() => Number.NaN);
+    p.liveBytes = 1001;
+    await pass(150);
+    expect(rows.task().shed).toBe(true);
+  });
+
+  it('is not a task that has ended, though its iteration goes on', async () => {
+    const guard = make({ victim: 'next' });
+    let left: AsyncIterator<number> | undefined;
+    await guard.run('old', async (task) => {
+      left = task.batches([1, 2, 3]);
+      await left.next();
+    });
+    hold(guard, 'rows', 500);
+    p.liveBytes = 1001;
+    await pass(150);
+    expect(await left?.next()).toEqual({ done: false, value: 2 });
+    expect(of('trip')).toEqual([]);
+  });
+
+  it('waits for nothing any more once it was shed', async () => {
+    const guard = make();
+    let finish: () => void = () => undefined;
+    const other = hold(guard, 'other', 0);
+    const slow = other.task().reserve('slow', {
+      spill: () =>
+        new Promise<void>((resolve) => {
+          finish = resolve;
+        }),
+    });
+    slow.overcommit(50);
+    p.liveBytes = 1001;
+    const ended = guard.run('rows', async (task) => {
+      const rows = task.reserve('rows');
+      rows.overcommit(900);
+      await rows.grow(50, { signal: new AbortController().signal });
+    });
+    const error = rejection(ended);
+    await pass(150);
+    expect(await error).toMatchObject({ source: 'breaker', consumer: 'rows' });
+    expect(guard.pool.reserved).toBe(50);
+    finish();
+  });
+
   it('is no task under the floor: small tasks are not shed first', async () => {
     const guard = make({ victimFloor: '20%' });
     const small = hold(guard, 'small', 199);
@@ -236,6 +299,8 @@ describe('nobody is shed', () => {
     await pass(1000);
     expect([rows.task().shed, gcs]).toEqual([false, 1]);
     expect(of('reclaim')).toMatchObject([{ kind: 'garbage', liveBefore: 1500, liveAfter: 700 }]);
+    // Nobody has heard of anything that there could be a recovery from.
+    expect(of('recover')).toEqual([]);
   });
 
   it('when a cache could be emptied', async () => {
@@ -258,6 +323,46 @@ describe('nobody is shed', () => {
     p.liveBytes = 1500;
     await pass(1000);
     expect(calls).toBe(1);
+  });
+
+  it('for ever, where a cache is not emptied in time: it is told, and somebody goes', async () => {
+    const guard = make();
+    const rows = hold(guard, 'rows', 500);
+    guard.onReclaim(() => new Promise(() => undefined));
+    p.liveBytes = 1500;
+    await pass(150);
+    expect(rows.task().shed).toBe(false);
+    await new Promise((resolve) => setTimeout(resolve, 1100));
+    expect(rows.task().shed).toBe(true);
+    expect(of('warning')[0]).toMatchObject({
+      message: expect.stringContaining('more than 1000 ms'),
+    });
+  });
+
+  it('for ever, where a cache asks the pool for room itself', async () => {
+    const guard = make();
+    const rows = hold(guard, 'rows', 500);
+    const reservation = rows.task().reserve('buffer');
+    guard.onReclaim(async () => {
+      await reservation.grow(100).catch(() => undefined);
+    });
+    p.liveBytes = 1000;
+    const growing = rejection(rows.task().reserve('more').grow(10));
+    await pass(50);
+    expect(isResourcesExhausted(await growing)).toBe(true);
+  });
+
+  it('and garbage is not looked for again and again when there was none', async () => {
+    const guard = make({ victimFloor: '90%' });
+    hold(guard, 'small', 10);
+    p.liveBytes = 1001;
+    await pass(4000);
+    expect(gcs).toBe(1);
+    p.liveBytes += 9 * MIB;
+    await pass(400);
+    expect(gcs).toBe(2);
+    await pass(6000);
+    expect(gcs).toBe(3);
   });
 
   it('but for a cache that throws, which is told', async () => {
@@ -341,6 +446,21 @@ describe('nobody is shed', () => {
     p.liveBytes = 1001;
     await pass(2000);
     expect(of('trip')).toHaveLength(2);
+  });
+});
+
+describe('observe mode and the next', () => {
+  it('tells whom it would have been when somebody comes by', async () => {
+    const guard = make({ mode: 'observe', victim: 'next' });
+    hold(guard, 'large', 900);
+    p.liveBytes = 1001;
+    await pass(200);
+    expect(events).toEqual([]);
+    await guard.run('next', async (task) => {
+      for await (const _ of task.batches([1, 2])) p.now += 1;
+    });
+    expect(of('trip')).toMatchObject([{ task: 'next', enforced: false }]);
+    expect(of('noVictim')).toEqual([]);
   });
 });
 
@@ -460,6 +580,14 @@ describe("limit: 'auto'", () => {
     expect(of('reclaim').map(({ kind }) => kind)).toEqual(['garbage', 'slack']);
   });
 
+  it('is none in a container that may have more than the machine has', () => {
+    p.setContainer(2 ** 40, 0);
+    expect([make({ limit: 'auto' }).limit, make({ limit: 'auto' }).mode]).toEqual([
+      undefined,
+      'track',
+    ]);
+  });
+
   it("warns when V8's heap limit does not fit", () => {
     inContainer(0, 0);
     p.rssAnon = 0;
@@ -566,6 +694,11 @@ describe('errors and ends', () => {
         expect(guard.currentTask()).toBe(inner);
       });
       expect(guard.currentTask()).toBe(outer);
+      await other.run('of another guard', async (foreign) => {
+        expect(guard.currentTask()).toBe(outer);
+        await guard.run('inside', (inside) => expect(inside.parent).toBe(outer));
+        expect(other.currentTask()).toBe(foreign);
+      });
     });
     expect(guard.currentTask()).toBe(undefined);
   });
@@ -582,6 +715,36 @@ describe('errors and ends', () => {
       expect.objectContaining({ code: expect.stringMatching(/^ERR_OOM_GUARD_INVALID_/) }),
     );
     expect(timers.size).toBe(0);
+  });
+
+  it('a share of the limit is one of the machine where there is none', () => {
+    expect(make({ limit: 'auto', victimFloor: '5%' }).mode).toBe('track');
+  });
+
+  it('guardBatches takes a guard, or a task', async () => {
+    const guard = make();
+    const outside: number[] = [];
+    for await (const i of guardBatches([1, 2], guard)) outside.push(i);
+    expect(outside).toEqual([1, 2]);
+    const ended = guard.run('rows', async (task) => {
+      task.reserve('rows').overcommit(900);
+      for await (const _ of guardBatches(Array.from({ length: 100 }), guard)) await pass(10);
+    });
+    p.liveBytes = 1001;
+    expect(await rejection(ended)).toMatchObject({ consumer: 'rows', source: 'breaker' });
+  });
+
+  it('a refusal tells the limit that would have let it pass', async () => {
+    const guard = make();
+    const seen: unknown[] = [];
+    guard.on('refuse', ({ wouldPassAt }) => seen.push(wouldPassAt));
+    p.liveBytes = 1100;
+    await guard.run('rows', (task) => {
+      const rows = task.reserve('rows');
+      rows.tryGrow(300);
+      rows.tryGrow(300, { alreadyAllocated: 300 });
+    });
+    expect(seen).toEqual([1400, 1100]);
   });
 
   it('refuses a reclaim function that is none', () => {

@@ -1,3 +1,4 @@
+import { isResourcesExhausted } from '../../errors';
 import {
   MemoryConsumer,
   type MemoryPool,
@@ -69,13 +70,19 @@ export class DuckDBClaim {
     while (this.#growing !== undefined) await this.#growing;
     const missing = floor - this.#held.size;
     if (missing <= 0) return true;
+    if (this.#held.closed) return false;
     const existing = Math.max(0, Math.min(missing, used - this.#held.size));
-    this.#growing = this.#held.grow(missing, { ...wait, alreadyAllocated: existing }).then(
+    const growing = this.#held.grow(missing, { ...wait, alreadyAllocated: existing }).then(
       () => true,
-      () => false,
+      (error: unknown) => {
+        if (isResourcesExhausted(error) || this.#held.closed) return false;
+        throw error;
+      },
     );
+    // Others only wait for its end.
+    this.#growing = growing.catch(() => false);
     try {
-      const granted = await this.#growing;
+      const granted = await growing;
       // It counts as reserved, not as a grant that is about to be allocated: the limit, which follows
       // those, would fall because of it.
       if (granted && !this.#held.closed) this.#held.allocated(missing - existing);

@@ -1,5 +1,5 @@
 import os from 'node:os';
-import { ArgumentTypeError } from '../../errors';
+import { ArgumentRangeError, ArgumentTypeError } from '../../errors';
 import type { MemoryGuard } from '../../guard';
 import { checkPositive } from '../../numbers';
 import { parseSize, type Size } from '../../sizes';
@@ -99,12 +99,17 @@ export function decideOptions(
       ? Math.floor(fallback)
       : parseSize(value, { name, percentOf: whole });
   };
-  const floor = size('floor', Math.min(FLOOR_PER_THREAD * threads, whole * FLOOR_SHARE));
+  const ceiling = size('ceiling', whole * CEILING_SHARE);
+  const floor = size('floor', Math.min(FLOOR_PER_THREAD * threads, whole * FLOOR_SHARE, ceiling));
+  // One that moves with the guard's limit may fall under one that does not.
+  if (floor > ceiling && options.floor !== undefined && options.ceiling !== undefined) {
+    throw new ArgumentRangeError(CODE, 'ceiling', options.ceiling, 'at least the floor');
+  }
   return {
     name: options.name ?? 'duckdb',
     floorPerThread: floor / threads,
     threads,
-    ceiling: Math.max(floor, size('ceiling', whole * CEILING_SHARE)),
+    ceiling: Math.max(floor, ceiling),
     headroom: size('headroom', whole * HEADROOM_SHARE),
     tickMs: checkPositive('tickMs', options.tickMs ?? TICK_MS),
     slackBytes: whole * checkPositive('slackShare', options.slackShare ?? SLACK_SHARE),

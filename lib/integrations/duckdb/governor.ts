@@ -53,11 +53,13 @@ export class DuckDBGovernor {
   readonly name: string;
   readonly #guard: MemoryGuard;
   readonly #settings: DuckDBSettings;
-  readonly #options: GovernorSettings;
+  readonly #decide: (limit: number | undefined) => GovernorSettings;
+  #options: GovernorSettings;
+  #decidedFor: number | undefined;
   readonly #original: string;
   readonly #claim: DuckDBClaim;
   readonly #enforces: boolean;
-  readonly #release: () => Promise<void>;
+  readonly #release: () => Promise<unknown>;
   readonly #stops: (() => void)[] = [];
   readonly #counts = { raised: 0, lowered: 0, refused: 0, failedQueries: 0, purges: 0 };
   #memory: DuckDBMemory = { used: 0, tags: [] };
@@ -81,10 +83,13 @@ export class DuckDBGovernor {
   constructor(
     guard: MemoryGuard,
     settings: DuckDBSettings,
-    options: GovernorSettings,
+    decide: (limit: number | undefined) => GovernorSettings,
     memoryLimit: string,
-    release: () => Promise<void>,
+    release: () => Promise<unknown>,
   ) {
+    const options = decide(guard.limit);
+    this.#decide = decide;
+    this.#decidedFor = guard.limit;
     this.name = options.name;
     this.#guard = guard;
     this.#settings = settings;
@@ -175,12 +180,7 @@ export class DuckDBGovernor {
     try {
       // A look at what is there, and after the claim at what that has made of it.
       await this.tick();
-      if (!this.#enforces) return;
-      const { threads } = this.#options;
-      const alone = this.#running === 1 && !this.#active();
-      const enough = await this.#claim.claim(this.#floorOn(threads), this.#memory.used, wait);
-      if (alone && this.#running === 1) await this.#useThreads(enough ? threads : 1);
-      if (!enough) await this.#claim.claim(this.#floor(), this.#memory.used, wait);
+      if (this.#enforces && !this.closed) await this.#claimFloor(wait);
       await this.tick();
     } catch (error) {
       this.#running -= 1;
@@ -191,16 +191,38 @@ export class DuckDBGovernor {
   /** A query has ended. For `runGuarded`. */
   leave(): void {
     this.#running -= 1;
+    if (this.#running === 0 && this.#threads !== this.#options.threads) {
+      // Queries that do not come through here have use for the others.
+      void this.#serial.run(() => this.#try(() => this.#restoreThreads()));
+    }
   }
 
   /** A query has failed for want of memory: its like needs more. For `runGuarded`. */
   learn(): void {
     this.#counts.failedQueries += 1;
-    const bytes = Math.min(
-      this.#options.ceiling,
-      Math.max(this.#memoryLimit, this.#floor()) * LESSON_GROWTH,
-    );
+    const bytes = Math.ceil(Math.max(this.#memoryLimit, this.#floor()) * LESSON_GROWTH);
     this.#lesson = { bytes, until: this.#options.clock() + LESSON_MS };
+  }
+
+  async #claimFloor(wait: WaitOptions): Promise<void> {
+    const { threads, clock } = this.#options;
+    const alone = this.#running === 1 && !this.#active();
+    const begun = clock();
+    const enough = await this.#claim.claim(this.#floorOn(threads), this.#memory.used, wait);
+    if (alone) {
+      await this.#serial.run(async () => {
+        if (this.#running === 1 && !this.closed) await this.#useThreads(enough ? threads : 1);
+      });
+    }
+    if (enough || this.closed) return;
+    const { deadlineMs } = wait;
+    const left =
+      deadlineMs === undefined ? {} : { deadlineMs: Math.max(0, deadlineMs - (clock() - begun)) };
+    await this.#claim.claim(this.#floor(), this.#memory.used, { ...wait, ...left });
+  }
+
+  async #restoreThreads(): Promise<void> {
+    if (this.#running === 0 && !this.closed) await this.#useThreads(this.#options.threads);
   }
 
   /** What the limit does not fall under, on so many threads, bytes. */
@@ -209,7 +231,7 @@ export class DuckDBGovernor {
     const now = clock();
     const need = now < this.#need.until ? this.#need.bytes : 0;
     const lesson = now < this.#lesson.until ? this.#lesson.bytes : 0;
-    return Math.min(ceiling, Math.max(floorPerThread * threads, need, lesson));
+    return Math.min(ceiling, Math.ceil(Math.max(floorPerThread * threads, need, lesson)));
   }
 
   #floor(): number {
@@ -223,12 +245,15 @@ export class DuckDBGovernor {
   async #look(): Promise<void> {
     try {
       await this.#read();
+      this.#followGuard();
       const floor = this.#floor();
       const busy = this.#running > 0 || this.#active();
       this.#claim.book(this.#memory.used, floor, busy ? floor : 0);
       if (this.#enforces) {
         if (this.#active() && !this.#claim.claiming) {
-          void this.#claim.claim(floor, this.#memory.used);
+          void this.#try(async () => {
+            await this.#claim.claim(floor, this.#memory.used);
+          });
         }
         await this.#moveTo(this.#wanted(floor));
         // What DuckDB cannot give back, the others have to.
@@ -241,6 +266,14 @@ export class DuckDBGovernor {
       this.#errors += 1;
       if (this.#errors >= MOST_ERRORS) void this.close();
     }
+  }
+
+  /** Floor, ceiling and headroom are shares of a limit that may move. */
+  #followGuard(): void {
+    const { limit } = this.#guard;
+    if (limit === this.#decidedFor) return;
+    this.#options = this.#decide(limit);
+    this.#decidedFor = limit;
   }
 
   async #read(): Promise<void> {
@@ -284,6 +317,7 @@ export class DuckDBGovernor {
   async #yield(bytes: number): Promise<void> {
     if (!this.#enforces || this.closed) return;
     await this.#serial.run(async () => {
+      if (this.closed) return;
       await this.#read();
       const floor = this.#floor();
       const target = Math.max(floor, this.#memory.used - bytes);
@@ -310,17 +344,22 @@ export class DuckDBGovernor {
 
   async #close(): Promise<void> {
     for (const stop of this.#stops) stop();
-    await this.#tick;
-    try {
+    // Behind what is under way: it must not lower the limit again.
+    await this.#serial.run(async () => {
+      await this.#try(() => this.#useThreads(this.#options.threads));
       if (this.#moved) {
-        await this.#settings.restoreMemoryLimit(this.#original);
+        await this.#try(() => this.#settings.restoreMemoryLimit(this.#original));
       }
-      await this.#useThreads(this.#options.threads);
-    } catch (error) {
-      this.#lastError = error;
-    } finally {
       this.#claim.close();
       this.#settings.close();
+    });
+  }
+
+  async #try(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      this.#lastError = error;
     }
   }
 }

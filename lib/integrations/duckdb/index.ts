@@ -37,9 +37,15 @@ export async function governDuckDB(
       await useTempDirectory(settings, options.tempDirectory);
     }
     await checkTempDirectory(settings);
-    const decided = decideOptions(options, guard.limit, Number(await settings.read('threads')));
+    const threads = Number(await settings.read('threads'));
     const memoryLimit = await settings.read('memory_limit');
-    const governor = new DuckDBGovernor(guard, settings, decided, memoryLimit, releaseFreeMemory);
+    const governor = new DuckDBGovernor(
+      guard,
+      settings,
+      (limit) => decideOptions(options, limit, threads),
+      memoryLimit,
+      releaseFreeMemory,
+    );
     await governor.tick();
     return governor;
   } catch (error) {

@@ -27,11 +27,13 @@ export interface LimitInputs {
  * query.
  */
 export function nextLimit({ current, used, room, floor, ceiling }: LimitInputs): number {
-  const target = Math.max(floor, Math.min(room, ceiling));
+  const target = Math.floor(Math.max(floor, Math.min(room, ceiling)));
   if (target >= current) {
     return target - current >= LEAST_RAISE ? target : current;
   }
   const next =
-    target >= used ? target : Math.max(target, used - Math.max(used * CUT_SHARE, LEAST_RAISE));
+    target >= used
+      ? target
+      : Math.max(target, Math.floor(used - Math.max(used * CUT_SHARE, LEAST_RAISE)));
   return current - next >= LEAST_CUT ? next : current;
 }

@@ -74,13 +74,14 @@ async function runOnceOrTwice<C extends DuckDBRunner>(
   options: RunGuardedOptions<C>,
   retrying: DuckDBGovernor | undefined,
 ): Promise<Awaited<ReturnType<C['run']>>> {
-  const { governor, signal } = options;
+  const { governor } = options;
+  const signal = eitherOf(options.signal, options.task?.signal);
   await governor?.enter({ signal });
   try {
     return await attempt(connection, sql, options);
   } catch (error) {
+    if (isOutOfMemory(error)) governor?.learn();
     if (retrying === undefined || !isOutOfMemory(error)) throw explain(error, options);
-    retrying.learn();
   } finally {
     governor?.leave();
   }
@@ -89,10 +90,15 @@ async function runOnceOrTwice<C extends DuckDBRunner>(
   try {
     return await attempt(connection, sql, options);
   } catch (error) {
+    if (isOutOfMemory(error)) retrying.learn();
     throw explain(error, options);
   } finally {
     retrying.leave();
   }
+}
+
+function eitherOf(a: AbortSignal | undefined, b: AbortSignal | undefined) {
+  return a === undefined || b === undefined ? (a ?? b) : AbortSignal.any([a, b]);
 }
 
 /** What a query holds: its part of the database's memory or, ungoverned, what has come since it began. */
