@@ -12,6 +12,11 @@
 
 namespace {
 
+#ifndef __has_feature
+#define __has_feature(name) 0
+#endif
+constexpr bool kUnderThreadSanitizer = __has_feature(thread_sanitizer);
+
 using oom_guard::PageRanges;
 
 constexpr unsigned kThreads = 4, kSlots = 16;
@@ -77,6 +82,8 @@ int main() {
   }
   const unsigned count = g_ranges.snapshot(g_scratch);
   for (unsigned i = 0; i < count; ++i) found += g_scratch[i].to - g_scratch[i].from;
-  CHECK(found == known, "%zu bytes are known, not %zu", found, known);
+  CHECK(found >= known, "%zu bytes are known, not %zu", found, known);
+  // The runtime of that sanitizer maps memory of its own, which comes to stand there too.
+  CHECK(kUnderThreadSanitizer || found == known, "%zu bytes are known, not %zu", found, known);
   return 0;
 }
