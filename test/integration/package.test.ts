@@ -4,12 +4,13 @@ import { linkedProject } from '../support/package';
 import { runNode } from '../support/run-node';
 
 const cwd = linkedProject();
+const requiring = (name: string) => `require('oom-guard${name}');`;
 const silent = { code: 0, stdout: '', stderr: '' };
 
 test.each([
   [
     'requiring it',
-    ['-e', "require('oom-guard'); require('oom-guard/pool'); require('oom-guard/spill')"],
+    ['-e', ['', '/pool', '/spill', '/duckdb', '/sharp', '/sqlite'].map(requiring).join('\n')],
   ],
   ['starting it', ['-e', "require('oom-guard').startCounting()"]],
   ['--require', ['--require', 'oom-guard/register', '-e', '']],
@@ -32,6 +33,9 @@ test('ESM imports by name what CommonJS requires', async () => {
     import { createMemoryGuard, memory, ResourcesExhaustedError, startCounting } from 'oom-guard';
     import * as pools from 'oom-guard/pool';
     import * as spilling from 'oom-guard/spill';
+    import * as duckdb from 'oom-guard/duckdb';
+    import * as sharp from 'oom-guard/sharp';
+    import * as sqlite from 'oom-guard/sqlite';
     import { MemoryConsumer, RealUsagePool } from 'oom-guard/pool';
     const require = createRequire(path.resolve('package.json'));
     const added = new Set(['default', 'module.exports', '__esModule']);
@@ -41,8 +45,8 @@ test('ESM imports by name what CommonJS requires', async () => {
       types: [createMemoryGuard, memory, ResourcesExhaustedError, startCounting, MemoryConsumer, RealUsagePool]
         .map((value) => typeof value),
       live: memory().live > 0,
-      same: [['oom-guard', all], ['oom-guard/pool', pools], ['oom-guard/spill', spilling]].every(([name, esm]) =>
-        names(esm).join() === names(require(name)).join()),
+      same: Object.entries({ '': all, pool: pools, spill: spilling, duckdb, sharp, sqlite }).every(([name, esm]) =>
+        names(esm).join() === names(require(['oom-guard', name].filter(Boolean).join('/'))).join()),
     }));`;
   const ended = await runNode(['--input-type=module', '-e', script], { cwd });
   expect(ended).toMatchObject({ code: 0, stderr: '' });
