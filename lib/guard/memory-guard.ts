@@ -10,6 +10,7 @@ import {
   withCause,
 } from '../errors';
 import type { LeakReport, MemoryPool, MemoryReservation, SpillReport, UsageLedger } from '../pool';
+import { MemoryConsumer } from '../pool';
 import { warnOfLeak } from '../pool/leaks';
 import { type CacheReclaim, MemoryReclaimer, type ReclaimReport } from '../reclaim';
 import { Admission, type AdmissionTicket } from './admission';
@@ -33,6 +34,8 @@ const SAMPLE_MS = 1000;
 const WATCH_MS = 10;
 const REFRESH_LIMIT_MS = 250;
 const DEFAULT_PENDING_MS = 1000;
+/** For how long others are made to spill before somebody is shed, ms. */
+const MAKE_ROOM_MS = 2000;
 
 /** The task that code runs in, and those around it, which may be of other guards. */
 interface Running {
@@ -77,6 +80,7 @@ export class MemoryGuard extends GuardEmitter {
   readonly #guardPool: GuardPool;
   readonly #admission: Admission;
   readonly #futile = new FutileReclaim();
+  readonly #spillRequester = new MemoryConsumer('guard');
   readonly #stops: (() => void)[] = [];
   #watchedPeak: () => number = () => 0;
   #stopWatching: (() => void) | undefined;
@@ -376,12 +380,38 @@ export class MemoryGuard extends GuardEmitter {
     };
   }
 
+  /**
+   * Has those spill who can, before anybody is shed: what nobody has asked the pool for may be what
+   * keeps usage over the limit.
+   */
+  async #makeRoom(): Promise<void> {
+    const { bytes } = this.#limits;
+    const { consumers } = this.pool;
+    if (
+      bytes === undefined ||
+      this.#readings.usage() <= bytes ||
+      consumers.largestSpillable(new Set(), () => true) === undefined
+    ) {
+      return;
+    }
+    const room = this.#spillRequester.register(this.pool);
+    try {
+      // One byte is refused while usage is over the limit, and what is missing is spilled for it.
+      await room.grow(1, { signal: AbortSignal.timeout(MAKE_ROOM_MS) });
+    } catch {
+      // There was nothing to spill, or not in time.
+    } finally {
+      room.close();
+    }
+  }
+
   async #reclaimFor({ usage, limit }: Pressure): Promise<void> {
     // Again and again for nothing would be dearer than what it is there to avoid.
     if (this.#futile.worthTrying(usage, this.#clock())) {
       const report = await this.#reclaimer.collectGarbage({ needed: Math.max(0, usage - limit) });
       if (!report.suppressed) this.#futile.tried(usage, this.#readings.usage(), this.#clock());
     }
+    await this.#makeRoom();
     if (this.#limits.moves) {
       // What this process and its neighbours have given back meanwhile is room for all of them.
       await this.#reclaimer.releaseSlack();
@@ -497,6 +527,9 @@ export class MemoryGuard extends GuardEmitter {
     bytes: number,
     existing: number,
   ): void {
+    if (reservation.consumer === this.#spillRequester) {
+      return;
+    }
     this.#counters.refusals[source] += 1;
     // A refusal by tryGrow may be one of millions: no event without a listener.
     if (!this.heard('refuse')) {

@@ -60,7 +60,7 @@ async function pass(ms: number, step = 10): Promise<void> {
   for (let left = ms; left > 0; left -= step) {
     p.now += step;
     for (const [fn, every] of timers) if (every <= step) fn();
-    for (let i = 0; i < 8; i++) await null;
+    for (let i = 0; i < 40; i++) await null;
   }
 }
 
@@ -301,6 +301,27 @@ describe('nobody is shed', () => {
     expect(of('reclaim')).toMatchObject([{ kind: 'garbage', liveBefore: 1500, liveAfter: 700 }]);
     // Nobody has heard of anything that there could be a recovery from.
     expect(of('recover')).toEqual([]);
+  });
+
+  it('when somebody could spill', async () => {
+    const guard = make();
+    const rows = hold(guard, 'rows', 500);
+    const spilled: number[] = [];
+    const cache = hold(guard, 'cache', 0)
+      .task()
+      .reserve('cache', {
+        spill: (bytes) => {
+          spilled.push(bytes);
+          p.liveBytes -= bytes;
+          cache.shrink(bytes);
+        },
+      });
+    cache.overcommit(300);
+    p.liveBytes = 1100;
+    await pass(1000);
+    expect(rows.task().shed).toBe(false);
+    expect(spilled).toEqual([101]);
+    expect(guard.stats()).toMatchObject({ shed: 0, spills: 1, refusals: { usage: 0 } });
   });
 
   it('when a cache could be emptied', async () => {
