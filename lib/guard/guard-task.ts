@@ -258,7 +258,8 @@ export class GuardTask {
   }
 }
 
-const NEVER: BatchBreaker = {
+/** Where nothing is shed. */
+export const NEVER: BatchBreaker = {
   check: () => false,
   limit: Number.POSITIVE_INFINITY,
   lastUsage: 0,

@@ -10,21 +10,20 @@ import {
   withCause,
 } from '../errors';
 import type { LeakReport, MemoryPool, MemoryReservation, SpillReport, UsageLedger } from '../pool';
-import { MemoryConsumer } from '../pool';
 import { warnOfLeak } from '../pool/leaks';
 import { type CacheReclaim, MemoryReclaimer, type ReclaimReport } from '../reclaim';
 import { Admission, type AdmissionTicket } from './admission';
 import type { AdmitRequest } from './admission-options';
+import { BeforeShedding } from './before-shedding';
 import { traceTask } from './channels';
 import type { GuardWarning } from './events';
-import { FutileReclaim } from './futile-reclaim';
 import { GuardEmitter } from './guard-emitter';
 import type { GuardLimits } from './guard-limits';
 import type { GuardDependencies, GuardMode, MemoryGuardOptions } from './guard-options';
 import { type GuardPool, makeGuardPool, shareKey } from './guard-pool';
 import { makeShedder } from './guard-shedder';
 import { GuardCounters, type GuardStats } from './guard-stats';
-import { GuardTask, type TaskContext, type TaskSummary } from './guard-task';
+import { GuardTask, NEVER, type TaskContext, type TaskSummary } from './guard-task';
 import { RssAdvisory } from './rss-advisory';
 import type { Shedder } from './shedder';
 import type { Pressure } from './victim';
@@ -34,8 +33,6 @@ const SAMPLE_MS = 1000;
 const WATCH_MS = 10;
 const REFRESH_LIMIT_MS = 250;
 const DEFAULT_PENDING_MS = 1000;
-/** For how long others are made to spill before somebody is shed, ms. */
-const MAKE_ROOM_MS = 2000;
 
 /** The task that code runs in, and those around it, which may be of other guards. */
 interface Running {
@@ -44,10 +41,6 @@ interface Running {
 }
 
 const running = new AsyncLocalStorage<Running>();
-
-const NO_TASK: GuardBatchesOptions = {
-  breaker: { check: () => false, limit: Number.POSITIVE_INFINITY, lastUsage: 0 },
-};
 
 /** What the factory has found out before there is a guard. */
 export interface GuardSetup {
@@ -79,8 +72,7 @@ export class MemoryGuard extends GuardEmitter {
   readonly #ledger: UsageLedger | undefined;
   readonly #guardPool: GuardPool;
   readonly #admission: Admission;
-  readonly #futile = new FutileReclaim();
-  readonly #spillRequester = new MemoryConsumer('guard');
+  readonly #beforeShedding: BeforeShedding;
   readonly #stops: (() => void)[] = [];
   #watchedPeak: () => number = () => 0;
   #stopWatching: (() => void) | undefined;
@@ -124,6 +116,13 @@ export class MemoryGuard extends GuardEmitter {
       },
     });
     this.pool = this.#guardPool.pool;
+    this.#beforeShedding = new BeforeShedding({
+      reclaimer: this.#reclaimer,
+      pool: this.pool,
+      readings: this.#readings,
+      limits: this.#limits,
+      clock: this.#clock,
+    });
     // Made even where there is no limit, so that a wrong option is found on every machine.
     const { shedder, breaker } = makeShedder(options, setup.limits, this.#readings, {
       clock: this.#clock,
@@ -246,7 +245,7 @@ export class MemoryGuard extends GuardEmitter {
    * made in. Outside of all tasks nothing is shed.
    */
   get watch(): GuardBatchesOptions {
-    return this.currentTask()?.watch ?? NO_TASK;
+    return this.currentTask()?.watch ?? { breaker: NEVER };
   }
 
   /**
@@ -380,43 +379,9 @@ export class MemoryGuard extends GuardEmitter {
     };
   }
 
-  /**
-   * Has those spill who can, before anybody is shed: what nobody has asked the pool for may be what
-   * keeps usage over the limit.
-   */
-  async #makeRoom(): Promise<void> {
-    const { bytes } = this.#limits;
-    const { consumers } = this.pool;
-    if (
-      bytes === undefined ||
-      this.#readings.usage() <= bytes ||
-      consumers.largestSpillable(new Set(), () => true) === undefined
-    ) {
-      return;
-    }
-    const room = this.#spillRequester.register(this.pool);
-    try {
-      // One byte is refused while usage is over the limit, and what is missing is spilled for it.
-      await room.grow(1, { signal: AbortSignal.timeout(MAKE_ROOM_MS) });
-    } catch {
-      // There was nothing to spill, or not in time.
-    } finally {
-      room.close();
-    }
-  }
-
-  async #reclaimFor({ usage, limit }: Pressure): Promise<void> {
-    // Again and again for nothing would be dearer than what it is there to avoid.
-    if (this.#futile.worthTrying(usage, this.#clock())) {
-      const report = await this.#reclaimer.collectGarbage({ needed: Math.max(0, usage - limit) });
-      if (!report.suppressed) this.#futile.tried(usage, this.#readings.usage(), this.#clock());
-    }
-    await this.#makeRoom();
-    if (this.#limits.moves) {
-      // What this process and its neighbours have given back meanwhile is room for all of them.
-      await this.#reclaimer.releaseSlack();
-      this.#refreshLimit(0);
-    }
+  async #reclaimFor(pressure: Pressure): Promise<void> {
+    await this.#beforeShedding.run(pressure);
+    if (this.#limits.moves) this.#refreshLimit(0);
   }
 
   #shed(task: GuardTask, { source, usage, limit }: Pressure): void {
@@ -527,7 +492,7 @@ export class MemoryGuard extends GuardEmitter {
     bytes: number,
     existing: number,
   ): void {
-    if (reservation.consumer === this.#spillRequester) {
+    if (this.#beforeShedding.asks(reservation.consumer)) {
       return;
     }
     this.#counters.refusals[source] += 1;

@@ -69,9 +69,9 @@ const MOST_JPEG_SHRINK = 8;
  * encoder. For `guard.admit({ estimate })`, before anything is decoded. The encoded input is not in it.
  *
  * The factors were measured over twelve combinations of jpeg, png, webp and raw sources of 1 to 24
- * megapixels with resizing, rotating, blurring and four encoders; there the estimate is 1.2 to 4 times
- * the measured peak (more for small images, by the fixed 8 MiB). avif takes some 20 times the decoded
- * size, whatever the source.
+ * megapixels with resizing, rotating, blurring and four encoders; there the estimate lies between the
+ * measured peak and four times that plus 32 MiB. avif takes some 20 times the decoded size, whatever
+ * the source.
  *
  * @throws ArgumentTypeError or ArgumentRangeError `ERR_OOM_GUARD_INVALID_ARGUMENT`
  */
