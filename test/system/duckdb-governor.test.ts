@@ -3,12 +3,9 @@
  * bench/governor.mjs, a few runs of it. OOM_GUARD_RUNS=20 for the number that the figures in the
  * documentation rest on.
  */
-import { execFile } from 'node:child_process';
-import path from 'node:path';
-import { promisify } from 'node:util';
 import { beforeAll, expect, test } from 'vitest';
-import { kernelLimitsAvailable } from '../../lib/cli/kernel-limit';
-import { describeWith, root } from '../support/tools';
+import { memoryCgroup, runBench } from '../support/benches';
+import { describeWith } from '../support/tools';
 
 interface Run {
   right: boolean;
@@ -26,41 +23,27 @@ interface Series {
 
 const runs = Number(process.env.OOM_GUARD_RUNS ?? 2);
 const secondsPerRun = 120;
-const support = kernelLimitsAvailable();
 
-describeWith(
-  'DuckDB and JavaScript in a 700 MB container',
-  {
-    name: 'a memory cgroup',
-    available: support.available,
-    why: support.available ? '' : support.reason,
-  },
-  () => {
-    let governed: Series;
-    let bare: Series;
+describeWith('DuckDB and JavaScript in a 700 MB container', memoryCgroup, () => {
+  let governed: Series;
+  let bare: Series;
 
-    beforeAll(
-      async () => {
-        const { stdout } = await promisify(execFile)(
-          process.execPath,
-          [path.join(root, 'bench', 'run.mjs'), 'governor', String(runs)],
-          { maxBuffer: 64 << 20 },
-        );
-        ({ governed, bare } = JSON.parse(stdout));
-      },
-      2 * runs * secondsPerRun * 1000,
-    );
+  beforeAll(
+    async () => {
+      ({ governed, bare } = await runBench<{ governed: Series; bare: Series }>('governor', runs));
+    },
+    2 * runs * secondsPerRun * 1000,
+  );
 
-    test('governed, both end with the right result every time', () => {
-      expect(governed).toMatchObject({ right: runs, killed: 0, failed: 0 });
-      for (const { cache, guard } of governed.runs) {
-        expect(cache?.spills).toBeGreaterThan(0);
-        expect(guard?.shed).toBe(0);
-      }
-    });
+  test('governed, both end with the right result every time', () => {
+    expect(governed).toMatchObject({ right: runs, killed: 0, failed: 0 });
+    for (const { cache, guard } of governed.runs) {
+      expect(cache?.spills).toBeGreaterThan(0);
+      expect(guard?.shed).toBe(0);
+    }
+  });
 
-    test('without governor and pool at least three of four die or fail', () => {
-      expect(bare.right).toBeLessThanOrEqual(runs / 4);
-    });
-  },
-);
+  test('without governor and pool at least three of four die or fail', () => {
+    expect(bare.right).toBeLessThanOrEqual(runs / 4);
+  });
+});

@@ -2,12 +2,9 @@
  * What a guard is for, in containers: bench/shedding.mjs, once each. OOM_GUARD_RUNS=20 for the number
  * that the figures in the documentation rest on.
  */
-import { execFile } from 'node:child_process';
-import path from 'node:path';
-import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
-import { kernelLimitsAvailable } from '../../lib/cli/kernel-limit';
-import { describeWith, root } from '../support/tools';
+import { memoryCgroup, runBench } from '../support/benches';
+import { describeWith } from '../support/tools';
 
 interface Series {
   runs: number;
@@ -20,49 +17,36 @@ interface Series {
 
 const runs = Number(process.env.OOM_GUARD_RUNS ?? 1);
 const secondsPerRun = 60;
-const support = kernelLimitsAvailable();
 
 async function series(name: string): Promise<Series> {
-  const { stdout } = await promisify(execFile)(
-    process.execPath,
-    [path.join(root, 'bench', 'run.mjs'), 'shedding', String(runs), name],
-    { maxBuffer: 64 << 20 },
-  );
-  return JSON.parse(stdout)[name];
+  const report = await runBench<Record<string, Series>>('shedding', runs, name);
+  return report[name] as Series;
 }
 
-describeWith(
-  'in a container',
-  {
-    name: 'a memory cgroup',
-    available: support.available,
-    why: support.available ? '' : support.reason,
-  },
-  () => {
-    test.each([
-      ['garbage', 'dropped Buffers shed nobody: a collection was enough'],
-      ['greedy', 'the task that takes without asking goes, the nine others finish'],
-      ['query', 'a query that grows over the limit is stopped inside'],
-      ['objects', 'tasks that keep objects spill before V8 aborts'],
-      ['workers', 'Workers whose heaps grow share one limit'],
-      ['auto', 'processes in one container share it'],
-    ])(
-      '%s: %s',
-      async (name) => {
-        const { well, failures } = await series(name);
-        expect(failures).toEqual([]);
-        expect(well).toBe(runs);
-      },
-      runs * secondsPerRun * 1000,
-    );
+describeWith('in a container', memoryCgroup, () => {
+  test.each([
+    ['garbage', 'dropped Buffers shed nobody: a collection was enough'],
+    ['greedy', 'the task that takes without asking goes, the nine others finish'],
+    ['query', 'a query that grows over the limit is stopped inside'],
+    ['objects', 'tasks that keep objects spill before V8 aborts'],
+    ['workers', 'Workers whose heaps grow share one limit'],
+    ['auto', 'processes in one container share it'],
+  ])(
+    '%s: %s',
+    async (name) => {
+      const { well, failures } = await series(name);
+      expect(failures).toEqual([]);
+      expect(well).toBe(runs);
+    },
+    runs * secondsPerRun * 1000,
+  );
 
-    test(
-      'without a guard V8 aborts for the objects, and the kernel kills for the Workers',
-      async () => {
-        expect(await series('objects-bare')).toMatchObject({ well: 0, aborted: runs });
-        expect(await series('workers-bare')).toMatchObject({ well: 0, killed: runs });
-      },
-      runs * 2 * secondsPerRun * 1000,
-    );
-  },
-);
+  test(
+    'without a guard V8 aborts for the objects, and the kernel kills for the Workers',
+    async () => {
+      expect(await series('objects-bare')).toMatchObject({ well: 0, aborted: runs });
+      expect(await series('workers-bare')).toMatchObject({ well: 0, killed: runs });
+    },
+    runs * 2 * secondsPerRun * 1000,
+  );
+});
