@@ -131,7 +131,10 @@ export interface NativeBinding {
   reservationsGiveBack?(): void;
   reservationsRetire?(): void;
   reservationsRead?(): void;
-  /** Benchmarks only: patched slots lead to 0 the counters, 1 the originals, 2 usable-size counters. */
+  /**
+   * Benchmarks only: patched slots lead to 0 the counters, 1 the originals (and hooks are taken out), 2
+   * usable-size counters.
+   */
   retarget(target: number): void;
   /** Trims glibc and purges every jemalloc, off the calling thread. */
   releaseFreeMemory(): Promise<void>;

@@ -93,19 +93,34 @@ bool Jemalloc::install_hooks(Allocator* allocator, const char** why) {
   }
   HookContext* context = &g_contexts[g_context_count];
   *context = {usable_size_, allocator->shards};
-  Hooks hooks = {on_alloc, on_dalloc, on_expand, context};
-  void* handle = nullptr;
-  size_t handle_size = sizeof(handle);
-  int error = mallctl_("experimental.hooks.install", &handle, &handle_size, &hooks, sizeof(hooks));
+  hook_context_ = context;
+  const int error = put_hooks();
   if (error == 0) {
     ++g_context_count;
     return true;
   }
+  hook_context_ = nullptr;
   *why = error == EAGAIN ? "all four of this jemalloc's hook slots are taken"
          : error == ENOENT
              ? "this jemalloc has no experimental.hooks (they exist in 5.2.0 to 5.3.1)"
              : "this jemalloc refused the hooks";
   return false;
+}
+
+int Jemalloc::put_hooks() {
+  Hooks hooks = {on_alloc, on_dalloc, on_expand, hook_context_};
+  size_t handle_size = sizeof(hook_handle_);
+  return mallctl_("experimental.hooks.install", &hook_handle_, &handle_size, &hooks, sizeof(hooks));
+}
+
+void Jemalloc::switch_hooks(bool on) {
+  if (hook_context_ == nullptr || on == (hook_handle_ != nullptr)) return;
+  if (on) {
+    put_hooks();
+  } else {
+    mallctl_("experimental.hooks.remove", nullptr, nullptr, &hook_handle_, sizeof(hook_handle_));
+    hook_handle_ = nullptr;
+  }
 }
 
 bool Jemalloc::in_use(uint64_t* bytes) const {

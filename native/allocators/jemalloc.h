@@ -16,8 +16,11 @@ class Jemalloc {
 
   // Counts into `allocator` through experimental.hooks.install, which exists in 5.2.0 to 5.3.1.
   // False when it is missing, refused, or all four hook slots are taken; *why then says which.
-  // Hooks are never removed: removal does not wait for calls in flight.
+  // Hooks are never removed, but for switch_hooks(): removal does not wait for calls in flight.
   bool install_hooks(Allocator* allocator, const char** why);
+  // For benchmarks only: takes installed hooks out, or puts them back. The books are wrong
+  // afterwards. Nothing happens where none were installed.
+  void switch_hooks(bool on);
 
   // Bytes the application holds: stats.allocated less what lies in thread caches and what jemalloc
   // uses for itself. Takes arena locks; 10 to 20 microseconds and, seen in the wild, over a second.
@@ -33,10 +36,14 @@ class Jemalloc {
  private:
   using Mallctl = int (*)(const char*, void*, size_t*, void*, size_t);
 
+  int put_hooks();
+
   static constexpr size_t kMaxPrefix = 32;
   char prefix_[kMaxPrefix] = "";
   Mallctl mallctl_ = nullptr;
   size_t (*usable_size_)(void*) = nullptr;
+  void* hook_context_ = nullptr;  // of the hooks that were installed
+  void* hook_handle_ = nullptr;   // what jemalloc calls them by while they are
 };
 
 }  // namespace oom_guard

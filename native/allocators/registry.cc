@@ -222,10 +222,13 @@ bool Registry::add_pages_allocator(unsigned owner, const char* name) {
 }
 
 void Registry::retarget(SlotTarget target) {
-  if (!callsites_) return;
   {
     os::Lock lock(&lock_);
-    patchers_[0].retarget(target);
+    if (callsites_) patchers_[0].retarget(target);
+    for (unsigned heap = 1; heap <= embedded_heaps_; ++heap) patchers_[heap].retarget(target);
+    for (unsigned i = 0; i < allocator_count(); ++i) {
+      jemallocs_[i].switch_hooks(target != SlotTarget::kOriginal);
+    }
     for (unsigned i = 0; i < images_.size(); ++i) {
       images_[i].visited = images_[i].is_left_alone();
     }

@@ -65,7 +65,8 @@ class Registry {
   // Whether there is anything to sample.
   bool samples() const;
 
-  // For benchmarks only: points all patched slots elsewhere. The books are wrong afterwards.
+  // For benchmarks only: points all patched slots elsewhere, takes hooks out. The books are wrong
+  // afterwards.
   void retarget(SlotTarget target);
 
   // Gives freed memory back to the kernel: trims glibc, purges every jemalloc. Milliseconds.

@@ -73,7 +73,8 @@ struct EngineApi {
   // Changes when each_image may tell something new.
   uint64_t (*generation)();
   void (*release_free_memory)();
-  // For benchmarks only: points all patched slots at a SlotTarget. The books are wrong afterwards.
+  // For benchmarks only: points all patched slots at a SlotTarget, and takes
+  // hooks out where that is the original. The books are wrong afterwards.
   void (*retarget)(uint8_t target);
   bool (*rescanner_running)();
 
