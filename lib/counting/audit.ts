@@ -41,7 +41,8 @@ const JEMALLOC_SAMPLED_BLOCK = 16 * KIB;
 
 /**
  * Asks each counted allocator what is in use and compares. Takes the allocators' locks: micro- to
- * milliseconds, so for tests and diagnosis, not for a timer. Empty while nothing is counted.
+ * milliseconds, so for tests and diagnosis, not for a timer. Empty while nothing is counted. While other
+ * threads allocate, a block in flight is in one of the two numbers only: ask again, a miscount stays.
  */
 export function audit(): AuditEntry[] {
   const binding = countingBinding();
