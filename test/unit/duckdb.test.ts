@@ -16,7 +16,7 @@ import {
 } from '../../lib/integrations/duckdb';
 import { nextLimit } from '../../lib/integrations/duckdb/policy';
 import { GreedyMemoryPool, MemoryConsumer, type MemoryReservation } from '../../lib/pool';
-import { FakeProcess, MIB, rejection } from './fakes';
+import { FakeProcess, guardDependencies, MIB, rejection } from './fakes';
 
 const directory = mkdtempSync(path.join(os.tmpdir(), 'oom-guard-test-'));
 
@@ -101,18 +101,7 @@ afterEach(async () => {
 function makeGuard(mode?: 'observe', pool = new GreedyMemoryPool(LIMIT)): MemoryGuard {
   return createGuard(
     { limit: LIMIT, pool, readings: p, clock: p.clock, mode },
-    {
-      startCounting: () => ({ available: true }),
-      readings: p,
-      releaseFreeMemory: async () => undefined,
-      clock: p.clock,
-      totalMemory: () => 16_384 * MIB,
-      every: () => () => undefined,
-      later: () => () => undefined,
-      delay: p.delay,
-      gc: () => undefined,
-      setTurn: async () => undefined,
-    },
+    guardDependencies(p),
   );
 }
 
@@ -362,18 +351,12 @@ describe('the governor', () => {
     const timers: (() => void)[] = [];
     guard = createGuard(
       { limit: 'auto', readings: p, clock: p.clock },
-      {
-        startCounting: () => ({ available: true }),
-        readings: p,
-        releaseFreeMemory: async () => undefined,
-        clock: p.clock,
-        totalMemory: () => 16_384 * MIB,
+      guardDependencies(p, {
         every: (_ms, fn) => {
           timers.push(fn);
           return () => undefined;
         },
-        later: () => () => undefined,
-      },
+      }),
     );
     const { stats, tick } = await bound({ floor: undefined, ceiling: undefined, headroom: '5%' });
     expect(stats()).toMatchObject({ floor: 250 * MIB, memoryLimit: 675 * MIB });
@@ -660,15 +643,7 @@ describe('runGuarded', () => {
   function guardWithBreaker(clock: () => number): MemoryGuard {
     return createGuard(
       { limit: LIMIT, readings: p, clock, breaker: { checks: 3, holdMs: 100 } },
-      {
-        startCounting: () => ({ available: true }),
-        readings: p,
-        releaseFreeMemory: async () => undefined,
-        clock,
-        totalMemory: () => 16_384 * MIB,
-        every: () => () => undefined,
-        later: () => () => undefined,
-      },
+      guardDependencies(p, { clock }),
     );
   }
 });

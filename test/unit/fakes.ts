@@ -1,4 +1,5 @@
 import type { ContainerReading, Readings } from '../../lib/counting/readings';
+import type { GuardDependencies } from '../../lib/guard/guard-options';
 import type { Reclaimer, ReclaimOptions, ReclaimOutcome } from '../../lib/pool';
 
 export const MIB = 2 ** 20;
@@ -97,4 +98,24 @@ export async function rejection(promise: Promise<unknown>): Promise<unknown> {
     return error;
   }
   throw new Error('expected a rejection');
+}
+
+/** A guard's surroundings in that process: nothing happens by itself, but for what the test passes. */
+export function guardDependencies(
+  p: FakeProcess,
+  own: Partial<GuardDependencies> = {},
+): GuardDependencies {
+  return {
+    startCounting: () => ({ available: true }),
+    readings: p,
+    releaseFreeMemory: async () => undefined,
+    clock: p.clock,
+    totalMemory: () => 16_384 * MIB,
+    every: () => () => undefined,
+    later: () => () => undefined,
+    delay: p.delay,
+    gc: () => undefined,
+    setTurn: async () => undefined,
+    ...own,
+  };
 }

@@ -6,7 +6,7 @@ import type { GuardDependencies, MemoryGuardOptions } from '../../lib/guard/guar
 import type { GuardTask } from '../../lib/guard/guard-task';
 import type { MemoryGuard } from '../../lib/guard/memory-guard';
 import { GreedyMemoryPool, type MemoryReservation } from '../../lib/pool';
-import { FakeProcess, MIB, rejection } from './fakes';
+import { FakeProcess, guardDependencies, MIB, rejection } from './fakes';
 
 let p: FakeProcess;
 let dependencies: GuardDependencies;
@@ -23,15 +23,12 @@ beforeEach(() => {
   coverage = { available: true };
   starts = 0;
   log = [];
-  dependencies = {
+  dependencies = guardDependencies(p, {
     startCounting: () => {
       starts += 1;
       return coverage;
     },
-    readings: p,
     releaseFreeMemory: async () => void log.push('trim'),
-    clock: p.clock,
-    totalMemory: () => 16_384 * MIB,
     every: (_ms, fn) => {
       timers.add(fn);
       return () => void timers.delete(fn);
@@ -40,10 +37,8 @@ beforeEach(() => {
       deferred.add(fn);
       return () => void deferred.delete(fn);
     },
-    delay: p.delay,
     gc: () => void log.push('gc'),
-    setTurn: async () => {},
-  };
+  });
 });
 
 const make = (options: MemoryGuardOptions = { limit: 1000 }): MemoryGuard =>

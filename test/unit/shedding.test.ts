@@ -5,10 +5,10 @@ import { guardBatches } from '../../lib/breaker';
 import { isResourcesExhausted, ResourcesExhaustedError } from '../../lib/errors';
 import { createGuard } from '../../lib/guard/create';
 import type { GuardEvents } from '../../lib/guard/events';
-import type { GuardDependencies, MemoryGuardOptions } from '../../lib/guard/guard-options';
+import type { MemoryGuardOptions } from '../../lib/guard/guard-options';
 import type { GuardTask, TaskSummary } from '../../lib/guard/guard-task';
 import type { MemoryGuard } from '../../lib/guard/memory-guard';
-import { FakeProcess, MIB, rejection } from './fakes';
+import { FakeProcess, guardDependencies, MIB, rejection } from './fakes';
 
 let p: FakeProcess;
 let timers: Map<() => void, number>;
@@ -26,24 +26,16 @@ beforeEach(() => {
 });
 
 function make(options: MemoryGuardOptions = {}): MemoryGuard {
-  const dependencies: GuardDependencies = {
-    startCounting: () => ({ available: true }),
-    readings: p,
-    releaseFreeMemory: async () => undefined,
-    clock: p.clock,
-    totalMemory: () => 16_384 * MIB,
+  const dependencies = guardDependencies(p, {
     every: (ms, fn) => {
       timers.set(fn, ms);
       return () => void timers.delete(fn);
     },
-    later: () => () => undefined,
-    delay: p.delay,
     gc: () => {
       gcs += 1;
       onGc();
     },
-    setTurn: async () => undefined,
-  };
+  });
   const guard = createGuard({ limit: 1000, victimFloor: 0, ...options }, dependencies);
   for (const name of ['trip', 'noVictim', 'recover', 'warning', 'reclaim'] as const) {
     guard.on(name as keyof GuardEvents, (...args: unknown[]) =>
@@ -623,18 +615,12 @@ describe("limit: 'auto'", () => {
     const warned: unknown[] = [];
     const guard = createGuard(
       { limit: 'auto' },
-      {
-        startCounting: () => ({ available: true }),
-        readings: p,
-        releaseFreeMemory: async () => undefined,
-        clock: p.clock,
-        totalMemory: () => 16_384 * MIB,
-        every: () => () => undefined,
+      guardDependencies(p, {
         later: (fn) => {
           queueMicrotask(fn);
           return () => undefined;
         },
-      },
+      }),
     );
     guard.on('warning', (warning) => warned.push(warning.code));
     return Promise.resolve().then(() => expect(warned).toEqual(['ERR_OOM_GUARD_HEAP_LIMIT']));
