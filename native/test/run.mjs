@@ -28,13 +28,13 @@ function run(command, commandArgs, quiet) {
 
 const compiler = sanitize ? ['-DCMAKE_C_COMPILER=clang', '-DCMAKE_CXX_COMPILER=clang++'] : [];
 run('cmake', ['-S', native, '-B', build, ...settings, ...compiler], true);
-run('cmake', ['--build', build, '--parallel', String(os.cpus().length)], true);
+const onAllCores = ['--parallel', String(os.cpus().length)];
+run('cmake', ['--build', build, ...onAllCores], true);
 // Sanitized programs are slow and are not asked for times, so they share the cores.
-const parallel = sanitize ? ['--parallel', String(os.cpus().length)] : [];
 run('ctest', [
   '--test-dir',
   build,
   '--output-on-failure',
-  ...parallel,
+  ...(sanitize ? onAllCores : []),
   ...args.filter((arg) => !/^--(sanitize|fuzz-seconds)=/.test(arg)),
 ]);
