@@ -11,6 +11,7 @@
       "native/allocators/statistics.cc",
       "native/allocators/uncounted_loads.cc",
       "native/callsites/elf_image.cc",
+      "native/callsites/freed_totals.cc",
       "native/callsites/image_table.cc",
       "native/callsites/map_wrappers.cc",
       "native/callsites/large_allocations.cc",

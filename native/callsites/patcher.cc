@@ -141,8 +141,9 @@ bool Patcher::prepare(ImageTable* images, const Provider& provider) {
   publish_originals(heap_, original_, usable_size_);
   if (provider.is_libc && glibc_header_agrees()) {
     sizer_ = Sizer::kGlibcHeader;
-  } else if (provider.size_of_request != nullptr && learn_size_classes(provider.size_of_request)) {
-    sizer_ = Sizer::kSizeClasses;
+  } else if (provider.size_of_request != nullptr && provider.mallctl != nullptr &&
+             learn_size_classes(provider.size_of_request) && learn_freed_totals(provider.mallctl)) {
+    sizer_ = Sizer::kJemalloc;
   }
   for (unsigned i = 0; i < images->size(); ++i) {
     if ((*images)[i].role != ImageRole::kExecutable) continue;
@@ -380,7 +381,7 @@ bool Patcher::is_ours(Fn fn, uintptr_t value) const {
   if (in(counting_wrappers(heap_, Sizer::kUsableSize))) return true;
   if (heap_ != 0) return false;
   if (in(probing_wrappers()) || in(counting_wrappers(heap_, Sizer::kGlibcHeader)) ||
-      in(counting_wrappers(heap_, Sizer::kSizeClasses))) {
+      in(counting_wrappers(heap_, Sizer::kJemalloc))) {
     return true;
   }
   if (fn != Fn::free || loader_end_ == 0) return false;

@@ -145,6 +145,7 @@ void find_provider(const ImageTable& images, Provider* provider) {
   if (provider->kind == ProviderKind::kJemalloc) {
     provider->size_of_request =
         reinterpret_cast<size_t (*)(size_t, int)>(image.find_defined("nallocx"));
+    provider->mallctl = reinterpret_cast<MallctlFn>(image.find_defined("mallctl"));
   }
   if (provider->usable_size == nullptr) {
     provider->problem = "the provider of malloc has no malloc_usable_size";

@@ -18,7 +18,9 @@ struct Provider {
   uintptr_t dynamic = 0;  // identifies its image
   AnyFn original[kFnCount] = {};
   UsableSizeFn usable_size = nullptr;
-  size_t (*size_of_request)(size_t, int) = nullptr;  // jemalloc's nallocx
+  // jemalloc's nallocx and mallctl.
+  size_t (*size_of_request)(size_t, int) = nullptr;
+  MallctlFn mallctl = nullptr;
   // The executable's stubs that stand for a function's address in every other image. Calls that
   // arrive there leave through the executable's own slot.
   uintptr_t executable_stub[kFnCount] = {};

@@ -34,11 +34,15 @@ uintptr_t g_loader_start, g_loader_size;
 constexpr size_t kMaxRequest = 4096;
 uint16_t g_request_sizes[kMaxRequest / 8 + 1];
 
+intptr_t g_freed_totals;  // how far from the thread pointer
+
 // `of_request` gives the size of a block from what was asked for where that is certain, else 0.
 // `is_small` gives the size of a block that needs nothing but to be booked: it is not large, and
 // the size stands in one place.
+// `kTotalsFrees`: what was freed is told by a total, so it is known only afterwards.
 template <unsigned kHeap>
 struct GlibcHeader {
+  static constexpr bool kTotalsFrees = false;
   static size_t of(void* block) noexcept { return glibc_block_size(block); }
   static size_t of_request(size_t) noexcept { return 0; }
   static bool is_small(void* block, size_t* bytes) noexcept {
@@ -49,6 +53,7 @@ struct GlibcHeader {
 };
 template <unsigned kHeap>
 struct ProviderUsableSize {
+  static constexpr bool kTotalsFrees = false;
   static size_t of(void* block) noexcept { return g_heaps[kHeap].usable_size(block); }
   static size_t of_request(size_t) noexcept { return 0; }
   static bool is_small(void* block, size_t* bytes) noexcept {
@@ -58,7 +63,9 @@ struct ProviderUsableSize {
 };
 
 template <unsigned kHeap>
-struct SizeClasses : ProviderUsableSize<kHeap> {
+struct Jemalloc : ProviderUsableSize<kHeap> {
+  // Its usable size is a search in a tree, which its free repeats.
+  static constexpr bool kTotalsFrees = true;
   static size_t of_request(size_t bytes) noexcept {
     return bytes <= kMaxRequest ? g_request_sizes[(bytes + 7) / 8] : 0;
   }
@@ -87,6 +94,21 @@ struct Counting {
   }
   static Token before(void* block) noexcept { return SizeOf<kHeap>::of(block); }
   static void freed(Token bytes) noexcept { g_shards[kHeap].book_freed(bytes); }
+  // Booked before the block is given back where that can be: unmapping a large one takes
+  // milliseconds.
+  template <class Release>
+  __attribute__((always_inline)) static void released(void* block, Release release) {
+    if constexpr (SizeOf<kHeap>::kTotalsFrees) {
+      const uint64_t total = freed_total_at(g_freed_totals);
+      release();
+      freed(freed_total_at(g_freed_totals) - total);
+    } else if (__builtin_expect(block == nullptr, 0) ||
+               g_shards[kHeap].book_freed_as_owner(before(block))) {
+      release();
+    } else {
+      released_unowned(block, release);
+    }
+  }
   static void resized(Token old_bytes, void* block) noexcept {
     const size_t bytes = SizeOf<kHeap>::of(block);
     g_shards[kHeap].book_resized(old_bytes, bytes);
@@ -97,6 +119,12 @@ struct Counting {
   }
 
  private:
+  // Called last, so that what calls it keeps nothing across a call.
+  template <class Release>
+  __attribute__((noinline, cold)) static void released_unowned(void* block, Release release) {
+    freed(before(block));
+    release();
+  }
   __attribute__((noinline, cold)) static void allocated_large(void* block) noexcept {
     const size_t bytes = SizeOf<kHeap>::of(block);
     g_shards[kHeap].book_allocated(bytes);
@@ -119,6 +147,11 @@ struct Probing {
   static void allocated_of_size(void*, size_t) noexcept { note(); }
   static Token before(void*) noexcept { return {}; }
   static void freed(Token) noexcept { note(); }
+  template <class Release>
+  __attribute__((always_inline)) static void released(void* block, Release release) {
+    if (block != nullptr) note();
+    release();
+  }
   static void resized(Token, void*) noexcept { note(); }
   static void resized_in_place(Token, size_t) noexcept { note(); }
 };
@@ -139,12 +172,9 @@ struct Wrap {
     if (__builtin_expect(block != nullptr, 1)) Book::allocated_of_size(block, a); \
     return block;                                                                 \
   }
-// Booked before the block is given back: unmapping a large one takes milliseconds, and afterwards
-// its size could no longer be read.
-#define OOM_GUARD_WRAP_RELEASES(id, symbol, params, args)                \
-  static void id params {                                                \
-    if (__builtin_expect(a != nullptr, 1)) Book::freed(Book::before(a)); \
-    original().id args;                                                  \
+#define OOM_GUARD_WRAP_RELEASES(id, symbol, params, args) \
+  static void id params {                                 \
+    Book::released(a, [=] { original().id args; });       \
   }
 #define OOM_GUARD_BY_HAND(...)
   OOM_GUARD_FAMILY(OOM_GUARD_WRAP_ALLOCATES_SIZE, OOM_GUARD_WRAP_ALLOCATES, OOM_GUARD_WRAP_RELEASES,
@@ -251,8 +281,8 @@ const WrapperSet& counting_wrappers(unsigned heap, Sizer sizer) {
   switch (sizer) {
     case Sizer::kGlibcHeader:
       return wrapper_set<Counting<0, GlibcHeader>>();
-    case Sizer::kSizeClasses:
-      return wrapper_set<Counting<0, SizeClasses>>();
+    case Sizer::kJemalloc:
+      return wrapper_set<Counting<0, Jemalloc>>();
     default:
       return wrapper_set<Counting<0, ProviderUsableSize>>();
   }
@@ -270,6 +300,13 @@ bool learn_size_classes(size_t (*size_of_request)(size_t bytes, int flags)) {
     g_request_sizes[i] = static_cast<uint16_t>(expected);
   }
   return true;
+}
+
+bool learn_freed_totals(MallctlFn mallctl) {
+  const Heap& heap = g_heaps[0];
+  g_freed_totals =
+      find_freed_totals({mallctl, heap.original.malloc, heap.original.free, heap.usable_size});
+  return g_freed_totals != 0;
 }
 
 AnyFn free_unless_loader(Sizer sizer, uintptr_t loader_start, uintptr_t loader_end) {

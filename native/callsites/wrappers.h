@@ -2,20 +2,21 @@
 #pragma once
 
 #include "callsites/family.h"
+#include "callsites/freed_totals.h"
 #include "counter/shards.h"
 
 namespace oom_guard {
 
 using AnyFn = void (*)();
 
-// How the size of a block is had from its pointer. Both sides of the books use the same one.
+// How the size of a block is had. Both sides of the books have the same one, in different ways.
 enum class Sizer {
   kGlibcHeader,  // glibc's chunk header: what glibc's own statistics count, and no call
   kUsableSize,   // the provider's malloc_usable_size
-  // The same, but what a plain request of up to 4 KiB yields is looked up in a table of the
-  // provider's size classes: jemalloc promises what nallocx() says, and it was checked for every
-  // entry.
-  kSizeClasses,
+  // The same, but asked for as seldom as can be. What a plain request of up to 4 KiB yields is
+  // looked up in a table of size classes: jemalloc promises what nallocx() says, and it was checked
+  // for every entry. What a free gives back is what jemalloc's total of the thread grows by.
+  kJemalloc,
 };
 
 using UsableSizeFn = size_t (*)(void*);
@@ -39,9 +40,10 @@ Shards& wrapper_shards(unsigned heap);
 // The wrappers that count. Heaps other than 0 know kUsableSize only.
 const WrapperSet& counting_wrappers(unsigned heap, Sizer sizer);
 
-// Fills that table for heap 0. False, and the table is not to be used, when one entry is not what a
-// block really weighs. After publish_originals.
+// What kJemalloc needs; for heap 0, after publish_originals. False, and it is not to be used, when
+// one entry of the table is not what a block really weighs, or there are no totals.
 bool learn_size_classes(size_t (*size_of_request)(size_t bytes, int flags));
+bool learn_freed_totals(MallctlFn mallctl);
 
 // A `free` for heap 0 that does not book what ld.so frees: for an executable whose stub receives
 // ld.so's frees while ld.so's allocations never pass it (Node 26). [start, end) is ld.so's image.

@@ -47,6 +47,8 @@ class Shards {
  public:
   void book_allocated(size_t bytes) noexcept { book<true, false>(bytes, 0); }
   void book_freed(size_t bytes) noexcept { book<false, true>(0, bytes); }
+  // False, and nothing is booked, when the calling thread does not own its shard (yet).
+  bool book_freed_as_owner(size_t bytes) noexcept { return book_as_owner<false, true>(0, bytes); }
   void book_resized(size_t old_bytes, size_t new_bytes) noexcept {
     book<true, true>(new_bytes, old_bytes);
   }
@@ -83,6 +85,13 @@ class Shards {
 
   template <bool kAllocated, bool kFreed>
   __attribute__((always_inline)) void book(size_t allocated, size_t freed) noexcept {
+    if (!book_as_owner<kAllocated, kFreed>(allocated, freed)) {
+      book_unowned(thread_number(), allocated, freed);
+    }
+  }
+
+  template <bool kAllocated, bool kFreed>
+  __attribute__((always_inline)) bool book_as_owner(size_t allocated, size_t freed) noexcept {
     const uint32_t thread = thread_number();
     Shard& shard = shards_[shard_of(thread)];
 #if defined(OOM_GUARD_SHARDS_IN_ASM)
@@ -97,10 +106,10 @@ class Shards {
 #endif
     if (kAllocated) add_as_owner(&shard.allocated, allocated);
     if (kFreed) add_as_owner(&shard.freed, freed);
-    return;
+    return true;
 
   unowned:
-    book_unowned(thread, allocated, freed);
+    return false;
   }
 
   // One instruction, so that a signal handler that allocates cannot come in between; not locked, so

@@ -56,7 +56,7 @@ if(OOM_GUARD_SANITIZE)
     # Its runtime lies in the program, whose own calls of malloc pass no slot: what is left are the
     # libraries' calls. And it takes half a minute over a thousand libraries, for a single thread.
     list(APPEND NOT_SANITIZED address_taken_import zero_failed_shrinking jemalloc_without_hooks
-      two_copies too_many_images)
+      two_copies too_many_images frees_around_thread_end)
   endif()
 endif()
 
@@ -66,7 +66,7 @@ failure_library(other_user user_library.c LINK -Wl,-z,lazy)
 
 # Programs that run under every provider.
 set(UNDER_PROVIDERS originals_under_provider counted_once zero_failed_shrinking
-  ten_thousand_short_threads)
+  ten_thousand_short_threads frees_around_thread_end)
 foreach(program ${UNDER_PROVIDERS})
   failure_program(${program})
   failure_test(${program} ${program} fast ${EXPECT_GLIBC} "GLIBC_TUNABLES=${NO_CACHES}")
@@ -94,6 +94,9 @@ failure_test(overwritten_slots overwritten_slots fast)
 failure_library(exports_nothing_library exports_nothing.c OPTIONS -fvisibility=hidden
   LINK -Wl,--hash-style=both)
 set_target_properties(exports_nothing_library PROPERTIES OUTPUT_NAME exports_nothing)
+failure_program(freed_totals_are_checked)
+target_sources(freed_totals_are_checked PRIVATE ../callsites/freed_totals.cc)
+failure_test(freed_totals_are_checked freed_totals_are_checked fast)
 failure_program(exports_nothing exports_nothing_library)
 failure_test(exports_nothing exports_nothing fast)
 failure_library(calls_back calls_back.c)
@@ -210,6 +213,7 @@ if(NOT OOM_GUARD_SANITIZE)
     preload_test(libc_malloc_debug libc_malloc_debug.so.0 ${program}
       "GLIBC_TUNABLES=glibc.malloc.check=3")
   endforeach()
+  preload_test(jemalloc ${JEMALLOC} freed_totals_are_checked)
   preload_test(jemalloc ${JEMALLOC} fork_vfork_exec_storm)
   preload_test(jemalloc ${JEMALLOC} exit_while_allocating)
   preload_test(tcmalloc libtcmalloc_minimal.so.4 load_unload_while_patching)

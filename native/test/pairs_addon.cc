@@ -59,6 +59,36 @@ napi_value pairs(napi_env env, napi_callback_info info) {
   return result;
 }
 
+#if defined(__x86_64__)
+#define ADD(n) "add $1, %" #n "\n"
+#else
+#define ADD(n) "add %" #n ", %" #n ", #1\n"
+#endif
+
+// additionsPerCycle(): how many additions that do not wait for one another the core does in the
+// time of one (a chain of them takes a cycle each). Fewer than it can when another thread of the
+// core, of somebody else's too, takes its part.
+napi_value additions_per_cycle(napi_env env, napi_callback_info) {
+  constexpr int kTurns = 20000;
+  uint64_t a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
+  const double start = now_ns();
+  for (int i = 0; i < kTurns; ++i) {
+    __asm__ volatile(ADD(0) ADD(0) ADD(0) ADD(0) : "+r"(a) : : "cc");
+  }
+  const double middle = now_ns();
+  for (int i = 0; i < kTurns; ++i) {
+    __asm__ volatile(ADD(0) ADD(1) ADD(2) ADD(3) ADD(4) ADD(5) ADD(6) ADD(7) ADD(0) ADD(1) ADD(2)
+                         ADD(3) ADD(4) ADD(5) ADD(6) ADD(7)
+                     : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f), "+r"(g), "+r"(h)
+                     :
+                     : "cc");
+  }
+  const double cycles_per_ns = 4 * kTurns / (middle - start);
+  napi_value result;
+  napi_create_double(env, 16 * kTurns / (now_ns() - middle) / cycles_per_ns, &result);
+  return result;
+}
+
 // burst(total, chunk, threshold, holdMs): allocates `total` bytes in chunks, keeps the thread busy
 // with them for `holdMs`, frees them. Returns when `threshold` of them was passed, CLOCK_MONOTONIC
 // ms.
@@ -136,6 +166,9 @@ NAPI_MODULE_INIT() {
   napi_value function;
   napi_create_function(env, "pairs", NAPI_AUTO_LENGTH, pairs, nullptr, &function);
   napi_set_named_property(env, exports, "pairs", function);
+  napi_create_function(env, "additionsPerCycle", NAPI_AUTO_LENGTH, additions_per_cycle, nullptr,
+                       &function);
+  napi_set_named_property(env, exports, "additionsPerCycle", function);
   napi_create_function(env, "burst", NAPI_AUTO_LENGTH, burst, nullptr, &function);
   napi_set_named_property(env, exports, "burst", function);
   napi_create_function(env, "allocateInBackground", NAPI_AUTO_LENGTH, allocate_in_background,
