@@ -101,8 +101,8 @@ export interface NativeBinding {
   jemallocStatistics(image: string, prefix: string): JemallocStatistics | undefined;
   /** Where the counting engine's own tables lie; absent in an older engine. */
   ownMemory?(): { start: number; end: number }[];
-  /** `[allocated, freed]` for each shard. */
-  shards(): Float64Array;
+  /** Fills `[allocated, freed]` for each shard: `2 * shardCount` numbers. */
+  shards(out: Float64Array): void;
   images(): NativeImage[];
   /** Changes when `images()` may tell something new. */
   generation(): number;

@@ -2,6 +2,7 @@
 #include <napi.h>
 
 #include <set>
+#include <string>
 
 #include "allocators/statistics.h"
 #include "counter/shards.h"
@@ -70,8 +71,12 @@ const EngineApi& engine_of(const Napi::CallbackInfo& info) {
   return *info.Env().GetInstanceData<Environment>()->engine;
 }
 
-// A missing or foreign argument reads as 0: the facade checks what users pass, and an addon must
-// not abort the process for a mistake in it.
+// A missing or foreign argument reads as 0, false or "": the facade checks what users pass, and an
+// addon must not abort the process for a mistake in it. Nor may it for what a Worker is ended in
+// the middle of: from then on nothing can be converted, nor most things created, and
+// node-addon-api's empty results end the process when they are used. Hence no ToString() and the
+// like here, and no arrays of numbers, buffers or promises but the caller's or those that were
+// really made.
 double number_at(const Napi::CallbackInfo& info, size_t index) {
   Napi::Value value = info[index];
   return value.IsNumber() ? value.As<Napi::Number>().DoubleValue() : 0;
@@ -80,6 +85,16 @@ double number_at(const Napi::CallbackInfo& info, size_t index) {
 uint64_t bytes_at(const Napi::CallbackInfo& info, size_t index) {
   double bytes = number_at(info, index);
   return bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
+}
+
+bool flag_at(const Napi::CallbackInfo& info, size_t index) {
+  Napi::Value value = info[index];
+  return value.IsBoolean() && value.As<Napi::Boolean>().Value();
+}
+
+std::string text_at(const Napi::CallbackInfo& info, size_t index) {
+  Napi::Value value = info[index];
+  return value.IsString() ? value.As<Napi::String>().Utf8Value() : std::string();
 }
 
 // Copies as many numbers as the caller's Float64Array has room for; false when it is none.
@@ -100,7 +115,7 @@ double clamp_to_zero(int64_t bytes) {
 }
 
 void Start(const Napi::CallbackInfo& info) {
-  engine_of(info).start(info[0].ToBoolean(), static_cast<uint8_t>(bytes_at(info, 1)));
+  engine_of(info).start(flag_at(info, 0), static_cast<uint8_t>(bytes_at(info, 1)));
   auto* environment = info.Env().GetInstanceData<Environment>();
   if (environment->heap_slot < 0) environment->heap_slot = environment->engine->heap_acquire();
 }
@@ -215,8 +230,7 @@ Napi::Value Gaps(const Napi::CallbackInfo& info) {
 
 // (path, bytes): what a module allocated while it was loaded, before its slots were written.
 void UncountedAdd(const Napi::CallbackInfo& info) {
-  std::string path = info[0].ToString();
-  engine_of(info).uncounted_add(path.c_str(), static_cast<int64_t>(number_at(info, 1)));
+  engine_of(info).uncounted_add(text_at(info, 0).c_str(), static_cast<int64_t>(number_at(info, 1)));
 }
 
 Napi::Value UncountedTotal(const Napi::CallbackInfo& info) {
@@ -239,10 +253,9 @@ Napi::Value UncountedLoads(const Napi::CallbackInfo& info) {
 // (path of an image, prefix of its jemalloc's functions): that jemalloc's own statistics.
 Napi::Value JemallocStatistics(const Napi::CallbackInfo& info) {
   Napi::Env env = info.Env();
-  std::string image = info[0].ToString();
-  std::string prefix = info[1].ToString();
   oom_guard::JemallocStatistics from;
-  if (!oom_guard::read_jemalloc_statistics(image.c_str(), prefix.c_str(), &from)) {
+  if (!oom_guard::read_jemalloc_statistics(text_at(info, 0).c_str(), text_at(info, 1).c_str(),
+                                           &from)) {
     return env.Undefined();
   }
   Napi::Object to = Napi::Object::New(env);
@@ -252,16 +265,16 @@ Napi::Value JemallocStatistics(const Napi::CallbackInfo& info) {
   return to;
 }
 
-// [allocated, freed] per shard.
-Napi::Value Shards(const Napi::CallbackInfo& info) {
-  Napi::Float64Array out = Napi::Float64Array::New(info.Env(), oom_guard::kShardCount * 2);
+// Fills a Float64Array with [allocated, freed] per shard.
+void Shards(const Napi::CallbackInfo& info) {
+  double totals[oom_guard::kShardCount * 2];
   for (uint32_t i = 0; i < oom_guard::kShardCount; ++i) {
     uint64_t allocated, freed;
     engine_of(info).shard(i, &allocated, &freed);
-    out[i * 2] = static_cast<double>(allocated);
-    out[i * 2 + 1] = static_cast<double>(freed);
+    totals[i * 2] = static_cast<double>(allocated);
+    totals[i * 2 + 1] = static_cast<double>(freed);
   }
-  return out;
+  fill(info[0], totals, sizeof(totals) / sizeof(totals[0]));
 }
 
 // Changes when images() may tell something new.
@@ -302,23 +315,24 @@ Napi::Value Rss(const Napi::CallbackInfo& info) {
 
 class ReleaseWorker : public Napi::AsyncWorker {
  public:
-  ReleaseWorker(Napi::Env env, const EngineApi* engine)
-      : Napi::AsyncWorker(env, "oom-guard:release"), engine_(engine), deferred_(env) {}
-  Napi::Promise promise() const { return deferred_.Promise(); }
+  ReleaseWorker(Napi::Env env, const EngineApi* engine, napi_deferred done)
+      : Napi::AsyncWorker(env, "oom-guard:release"), engine_(engine), done_(done) {}
   void Execute() override { engine_->release_free_memory(); }
-  void OnOK() override { deferred_.Resolve(Env().Undefined()); }
-  void OnError(const Napi::Error& error) override { deferred_.Reject(error.Value()); }
+  // Fails, and need not succeed, when the environment is being ended.
+  void OnOK() override { napi_resolve_deferred(Env(), done_, Env().Undefined()); }
 
  private:
   const EngineApi* engine_;
-  Napi::Promise::Deferred deferred_;
+  napi_deferred done_;
 };
 
 Napi::Value ReleaseFreeMemory(const Napi::CallbackInfo& info) {
-  auto* worker = new ReleaseWorker(info.Env(), &engine_of(info));
-  Napi::Promise promise = worker->promise();
-  worker->Queue();
-  return promise;
+  Napi::Env env = info.Env();
+  napi_deferred done;
+  napi_value promise;
+  if (napi_create_promise(env, &done, &promise) != napi_ok) return env.Undefined();
+  (new ReleaseWorker(env, &engine_of(info), done))->Queue();
+  return Napi::Value(env, promise);
 }
 
 // watchdogAcquire(tickMs): a hold, or -1.
@@ -377,8 +391,8 @@ Napi::Value WatchThreshold(const Napi::CallbackInfo& info) {
 }
 
 void WatchContainer(const Napi::CallbackInfo& info) {
-  std::string file = info[0].ToString(), name = info[1].ToString();
-  engine_of(info).watchdog_container(file.c_str(), name.c_str(), bytes_at(info, 2));
+  engine_of(info).watchdog_container(text_at(info, 0).c_str(), text_at(info, 1).c_str(),
+                                     bytes_at(info, 2));
 }
 
 // Fills a Float64Array of eleven with the fields of EngineWatchdog, in their order.
@@ -493,7 +507,7 @@ Napi::Value ReservationsAcquire(const Napi::CallbackInfo& info) {
   }
   // FNV-1a
   uint64_t key = 14695981039346656037u;
-  for (char c : info[1].ToString().Utf8Value()) {
+  for (char c : text_at(info, 1)) {
     key = (key ^ static_cast<uint8_t>(c)) * 1099511628211u;
   }
   int32_t slot = environment->engine->reservations_acquire(

@@ -31,7 +31,9 @@ export interface Shard {
  * Empty while nothing is counted.
  */
 export function shards(): Shard[] {
-  const totals = countingBinding()?.shards() ?? new Float64Array();
+  const binding = countingBinding();
+  const totals = new Float64Array(binding === undefined ? 0 : 2 * binding.shardCount);
+  binding?.shards(totals);
   return Array.from({ length: totals.length / 2 }, (_, index) => ({
     allocated: totals[index * 2] as number,
     freed: totals[index * 2 + 1] as number,

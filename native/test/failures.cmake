@@ -268,6 +268,7 @@ if(NOT OOM_GUARD_SANITIZE)
   failure_test(hidden_allocator_by_pages hidden_allocator_by_pages fast ARGS libhidden_bump.so)
   add_dependencies(slow_load hidden_bump)
   failure_test(slow_load_while_sampling slow_load fast ARGS samples)
+  set_tests_properties(slow_load slow_load_while_sampling PROPERTIES RUN_SERIAL ON)
   failure_test(hidden_allocator_by_pages_lazily_bound hidden_allocator_by_pages fast
     ARGS libhidden_bump_lazy.so)
 endif()

@@ -30,11 +30,11 @@ const compiler = sanitize ? ['-DCMAKE_C_COMPILER=clang', '-DCMAKE_CXX_COMPILER=c
 run('cmake', ['-S', native, '-B', build, ...settings, ...compiler], true);
 const onAllCores = ['--parallel', String(os.cpus().length)];
 run('cmake', ['--build', build, ...onAllCores], true);
-// Sanitized programs are slow and are not asked for times, so they share the cores.
+// Tests of times have the cores to themselves (RUN_SERIAL).
 run('ctest', [
   '--test-dir',
   build,
   '--output-on-failure',
-  ...(sanitize ? onAllCores : []),
+  ...onAllCores,
   ...args.filter((arg) => !/^--(sanitize|fuzz-seconds)=/.test(arg)),
 ]);

@@ -13,7 +13,7 @@ import {
 import { temporaryDirectory } from '../support/package';
 import { entries, RefusingPool } from '../support/spilling';
 
-const runs = Number(process.env.OOM_GUARD_RUNS ?? 150);
+const runs = Number(process.env.OOM_GUARD_RUNS ?? 60);
 const parent = path.join(temporaryDirectory(), 'spill');
 
 /** Sorts by some way of holding rows; gives back the places that they were pushed at, in order. */
